@@ -1,0 +1,132 @@
+//! Diagnostics: what is wrong, where, and what to do; and their rendering as text.
+
+use ariadne::{CharSet, Color, Config, IndexType, Label, Report, ReportKind};
+
+use crate::codes::Code;
+use crate::source::{Source, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// There is no program.
+    Error,
+    /// There is one, perhaps not the one that was meant.
+    Warning,
+}
+
+/// One finding about a source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Which kind; `flashc explain` knows more about it.
+    pub code: Code,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// What to say right there; may be empty.
+    pub label: String,
+    /// Other places that matter, such as where a shape comes from.
+    pub notes: Vec<(Span, String)>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error without labels or help.
+    pub fn new(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            span,
+            label: String::new(),
+            notes: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Sets the text at the primary span.
+    pub fn label(mut self, text: impl Into<String>) -> Diagnostic {
+        self.label = text.into();
+        self
+    }
+
+    /// Adds a secondary label.
+    pub fn note(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.notes.push((span, text.into()));
+        self
+    }
+
+    /// Sets the help line.
+    pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
+        self.help = Some(text.into());
+        self
+    }
+}
+
+/// All diagnostics as text for a terminal or a file.
+pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> String {
+    let mut out = Vec::new();
+    for d in diagnostics {
+        render_one(d, source, color, &mut out);
+    }
+    let text = String::from_utf8_lossy(&out).into_owned();
+    if color {
+        return text;
+    }
+    // Without colours nothing needs the padding at the ends of lines.
+    let mut lines: String = text
+        .lines()
+        .map(|l| format!("{}\n", l.trim_end()))
+        .collect();
+    if lines.trim().is_empty() {
+        lines.clear();
+    }
+    lines
+}
+
+fn render_one(d: &Diagnostic, source: &Source, color: bool, out: &mut Vec<u8>) {
+    let name = source.name();
+    let (kind, tint) = match d.severity {
+        Severity::Error => (ReportKind::Error, Color::Red),
+        Severity::Warning => (ReportKind::Warning, Color::Yellow),
+    };
+    let clip = |s: Span| {
+        let len = source.text().len();
+        (name, s.range().start.min(len)..s.range().end.min(len))
+    };
+    let config = Config::default()
+        .with_color(color)
+        .with_index_type(IndexType::Byte)
+        .with_char_set(if color {
+            CharSet::Unicode
+        } else {
+            CharSet::Ascii
+        });
+    let mut report = Report::build(kind, clip(d.span))
+        .with_config(config)
+        .with_code(d.code.name())
+        .with_message(&d.message);
+    let primary = if d.label.is_empty() { "here" } else { &d.label };
+    report.add_label(
+        Label::new(clip(d.span))
+            .with_message(primary)
+            .with_color(tint)
+            .with_priority(1),
+    );
+    for (span, text) in &d.notes {
+        report.add_label(
+            Label::new(clip(*span))
+                .with_message(text)
+                .with_color(Color::Blue),
+        );
+    }
+    if let Some(help) = &d.help {
+        report.set_help(help);
+    }
+    let cache = (name, ariadne::Source::from(source.text()));
+    // Writing to memory cannot fail.
+    let _ = report.finish().write(cache, out);
+}
