@@ -1,1 +1,4 @@
-//! flashc-compiler.
+//! flashc-compiler: from a typed tile program to an artifact.
+
+pub mod lower;
+pub mod passes;

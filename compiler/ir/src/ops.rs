@@ -164,11 +164,13 @@ pub enum Kind {
         /// One entry an axis of the operand, ascending.
         dims: Vec<usize>,
     },
-    /// `(tile) -> tile` with the same elements in row-major order
+    // Reshape, Trans, Reduce and Convert may need threads to exchange values: they then take a buffer as
+    // a second operand (pass `exchange`), which the lowering uses as scratch. It has no meaning otherwise.
+    /// `(tile, scratch or none) -> tile` with the same elements in row-major order
     Reshape,
-    /// `(tile) -> tile`: rank 2, axes exchanged
+    /// `(tile, scratch or none) -> tile`: rank 2, axes exchanged
     Trans,
-    /// `(tile) -> tile without the axis, or scalar if none is left`
+    /// `(tile, scratch or none) -> tile without the axis, or scalar if none is left`
     Reduce {
         /// How two elements combine.
         op: ReduceOp,
@@ -191,7 +193,7 @@ pub enum Kind {
     },
     /// `(tensor, index of each axis: i32..., scalar)`: one thread stores
     StoreScalar,
-    /// `(tile) -> tile` in another register layout
+    /// `(tile, scratch or none) -> tile` in another register layout
     Convert,
 
     // sm90: memory, asynchrony and barriers made explicit

@@ -1,0 +1,455 @@
+//! The lowering: one rebuild from `sm90`, `tile`, `scf` and `arith` to what MLIR translates to LLVM IR.
+//!
+//! A tile becomes the list of a thread's registers, a buffer a byte offset in shared memory, a loop over
+//! tiles a loop over scalars. Layouts decide everything through their [`Distribution`]s. The result is a
+//! module in generic syntax and what a launch has to pass.
+//!
+//! - [`emit`]: writes operations
+//! - [`thread`]: which thread this is and where its elements lie
+//! - [`elementwise`]: arithmetic
+//! - [`global`]: tensors
+//! - [`shared`]: buffers, barriers, TMA, exchanges between threads
+//! - [`reduce`]: reductions
+//! - [`mma`]: wgmma
+
+mod elementwise;
+mod emit;
+mod global;
+mod mma;
+mod reduce;
+mod shared;
+mod thread;
+
+use crate::passes::{Failure, Problem};
+use emit::{Emit, I32, I64, Ty, V};
+use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
+use flashc_ir::ops::{Kind, Literal};
+use flashc_ir::types::Dim;
+use flashc_ir::{Block, Distribution, Elem, Func, Op, TileType, Type, ValueId};
+use std::collections::{BTreeSet, HashMap};
+use thread::Threads;
+
+/// A lowered kernel.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// MLIR, generic syntax: one `llvm.func`.
+    pub text: String,
+    /// Kernel parameters in order.
+    pub params: Vec<Param>,
+    /// Tensor maps, in the order of their parameters.
+    pub tensor_maps: Vec<TensorMapSpec>,
+    /// What the tensors must satisfy.
+    pub requires: Vec<Requirement>,
+    /// Threads of a CTA.
+    pub threads: u32,
+}
+
+/// How to lower.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// May assume, and then requires, that tensors accessed in runs of several elements are aligned to 16
+    /// bytes and contiguous along the last axis.
+    pub aligned: bool,
+    /// Give every instruction its source line.
+    pub line_info: bool,
+    /// Of the function's arguments the first so many are scalars,
+    pub scalars: usize,
+    /// the next so many dimensions; the rest are tensors.
+    pub dims: usize,
+}
+
+/// What a value of the function is after lowering.
+#[derive(Clone, Debug)]
+enum Value {
+    Scalar(V),
+    /// One value a register.
+    Tile(Vec<V>),
+    Tensor(usize),
+    /// Byte offset in shared memory.
+    Buffer(i64),
+    Barrier(i64),
+}
+
+/// A tensor argument.
+struct Tensor {
+    pointer: V,
+    strides: Vec<V>,
+    dims: Vec<Dim>,
+    elem: Elem,
+}
+
+struct Lower<'a> {
+    func: &'a Func,
+    options: Options,
+    e: Emit,
+    values: HashMap<ValueId, Value>,
+    tensors: Vec<Tensor>,
+    threads: Threads,
+    smem: V,
+    /// Tensors accessed in runs.
+    aligned: BTreeSet<usize>,
+    /// Tensors accessed by ordinary instructions: their pointer and strides are parameters.
+    addressed: BTreeSet<usize>,
+    maps: Vec<(TensorMapSpec, V)>,
+    distributions: HashMap<TileType, std::rc::Rc<Distribution>>,
+    divisors: HashMap<ValueId, i64>,
+    defs: HashMap<ValueId, &'a Op>,
+    /// Lower bound and step of each loop counter.
+    counters: HashMap<ValueId, (ValueId, ValueId)>,
+}
+
+/// Lowers one kernel.
+pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
+    let warps = func.warps.ok_or_else(|| Failure::Bug("a function without warps".into()))?;
+    let mut e = Emit::new(options.line_info);
+    let smem = e.in_prologue(|e| e.op("llvm.mlir.addressof", "global_name = @smem", &[], Ty::Smem));
+    let threads = Threads::new(&mut e, warps);
+    let mut l = Lower {
+        func,
+        options,
+        e,
+        values: HashMap::new(),
+        tensors: vec![],
+        threads,
+        smem,
+        aligned: BTreeSet::new(),
+        addressed: BTreeSet::new(),
+        maps: vec![],
+        distributions: HashMap::new(),
+        divisors: HashMap::new(),
+        defs: func.defs(),
+        counters: HashMap::new(),
+    };
+    func.walk(&mut |op| {
+        if let Kind::For { .. } = op.kind {
+            l.counters.insert(op.regions[0].args[0], (op.operands[0], op.operands[2]));
+        }
+    });
+    l.arguments();
+    l.barriers()?;
+    l.block(&func.body)?;
+    Ok(l.finish(warps))
+}
+
+impl Lower<'_> {
+    fn arguments(&mut self) {
+        for v in &self.func.body.args {
+            let value = match self.func.ty(*v) {
+                Type::Scalar(Elem::I1) => {
+                    let byte = self.e.fresh(Ty::Num(Elem::I8));
+                    let zero = self.e.int(0, Ty::Num(Elem::I8));
+                    self.values.insert(*v, Value::Scalar(byte));
+                    Value::Scalar(self.e.in_prologue(|e| e.icmp(1, byte, zero)))
+                }
+                Type::Tensor(t) => {
+                    let tensor = Tensor {
+                        pointer: self.e.fresh(Ty::Global),
+                        strides: t.dims.iter().map(|_| self.e.fresh(I64)).collect(),
+                        dims: t.dims.clone(),
+                        elem: t.elem,
+                    };
+                    self.tensors.push(tensor);
+                    Value::Tensor(self.tensors.len() - 1)
+                }
+                ty => Value::Scalar(self.e.fresh(Ty::Num(ty.elem().unwrap_or(Elem::I32)))),
+            };
+            self.values.insert(*v, value);
+        }
+    }
+
+    /// The module's text around the body.
+    fn finish(mut self, warps: i64) -> Lowered {
+        let (mut params, mut args) = (vec![], vec![]);
+        for (i, v) in self.func.body.args.iter().enumerate() {
+            if let Value::Scalar(x) = self.values[v] {
+                let is_dim = i >= self.options.scalars;
+                params.push(if is_dim { Param::Dim(i - self.options.scalars) } else { Param::Scalar(i) });
+                // A bool arrives as a byte; its comparison in the prologue names the argument.
+                args.push((x, String::new()));
+            }
+        }
+        for (i, t) in self.tensors.iter().enumerate().filter(|(i, _)| self.addressed.contains(i)) {
+            params.push(Param::Pointer(i));
+            args.push((t.pointer, String::new()));
+            for (axis, s) in t.strides.iter().enumerate() {
+                params.push(Param::Stride { tensor: i, axis });
+                args.push((*s, String::new()));
+            }
+        }
+        let byval = "llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant, llvm.align = 64 : i64";
+        let mut tensor_maps = vec![];
+        for (i, (spec, v)) in self.maps.drain(..).enumerate() {
+            params.push(Param::TensorMap(i));
+            args.push((v, byval.to_string()));
+            tensor_maps.push(spec);
+        }
+        let requires = self
+            .aligned
+            .iter()
+            .map(|t| Requirement::Aligned16 { tensor: *t, contiguous: self.tensors[*t].dims.len() - 1 })
+            .collect();
+        let name = &self.func.name;
+        let types: Vec<_> = args.iter().map(|a| a.0.ty.to_string().trim_start_matches("!llvm.").to_string()).collect();
+        let attrs: Vec<_> = args.iter().map(|a| format!("{{{}}}", a.1)).collect();
+        let entry: Vec<_> = args.iter().map(|a| format!("{}: {}", a.0, a.0.ty)).collect();
+        let (prologue, body) = self.e.finish();
+        let text = format!(
+            "\"builtin.module\"() ({{\n\
+             \"llvm.mlir.global\"() <{{sym_name = \"smem\", global_type = !llvm.array<0 x i8>, addr_space = 3 : i32, \
+             alignment = 1024 : i64, linkage = #llvm.linkage<external>}}> ({{\n}}) : () -> ()\n\
+             \"llvm.func\"() <{{sym_name = \"{name}\", function_type = !llvm.func<void ({})>, \
+             linkage = #llvm.linkage<external>, arg_attrs = [{}]}}> ({{\n^bb0({}):\n{prologue}{body}\
+             \"llvm.return\"() : () -> ()\n}}) {{nvvm.kernel, nvvm.reqntid = array<i32: {}>, nvvm.minctasm = 1 : i32}} \
+             : () -> ()\n}}) : () -> ()\n",
+            types.join(", "),
+            attrs.join(", "),
+            entry.join(", "),
+            warps * 32,
+        );
+        Lowered { text, params, tensor_maps, requires, threads: (warps * 32) as u32 }
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), Failure> {
+        for op in &block.ops {
+            self.e.at(&op.loc);
+            self.op(op)?;
+        }
+        Ok(())
+    }
+
+    fn scalar(&self, v: ValueId) -> Result<V, Failure> {
+        match self.values.get(&v) {
+            Some(Value::Scalar(x)) => Ok(*x),
+            other => Err(Failure::Bug(format!("%{} is {other:?}, not a scalar", v.0))),
+        }
+    }
+
+    fn tile(&self, v: ValueId) -> Result<Vec<V>, Failure> {
+        match self.values.get(&v) {
+            Some(Value::Tile(x)) => Ok(x.clone()),
+            other => Err(Failure::Bug(format!("%{} is {other:?}, not a tile", v.0))),
+        }
+    }
+
+    fn buffer(&self, v: ValueId) -> Result<i64, Failure> {
+        match self.values.get(&v) {
+            Some(Value::Buffer(x) | Value::Barrier(x)) => Ok(*x),
+            other => Err(Failure::Bug(format!("%{} is {other:?}, not a buffer", v.0))),
+        }
+    }
+
+    fn tensor(&self, v: ValueId) -> Result<usize, Failure> {
+        match self.values.get(&v) {
+            Some(Value::Tensor(x)) => Ok(*x),
+            other => Err(Failure::Bug(format!("%{} is {other:?}, not a tensor", v.0))),
+        }
+    }
+
+    fn tile_type(&self, v: ValueId) -> Result<TileType, Failure> {
+        match self.func.ty(v) {
+            Type::Tile(t) | Type::InFlight(t) => Ok(t.clone()),
+            other => Err(Failure::Bug(format!("%{} has type {other}, not a tile", v.0))),
+        }
+    }
+
+    /// Who holds what of a tile of this type.
+    fn distribution(&mut self, t: &TileType) -> Result<std::rc::Rc<Distribution>, Failure> {
+        if let Some(d) = self.distributions.get(t) {
+            return Ok(d.clone());
+        }
+        let layout = t.layout.as_ref().ok_or_else(|| Failure::Bug(format!("{t} has no layout")))?;
+        let d = std::rc::Rc::new(layout.distribution(&t.shape));
+        self.distributions.insert(t.clone(), d.clone());
+        Ok(d)
+    }
+
+    /// The length of a tensor's axis.
+    fn dim(&mut self, tensor: usize, axis: usize) -> Result<V, Failure> {
+        match self.tensors[tensor].dims[axis].clone() {
+            Dim::Const(c) => Ok(self.e.i32(c)),
+            Dim::Sym(name) => {
+                let v = self.func.arg(&name).ok_or_else(|| Failure::Bug(format!("no dimension {name}")))?;
+                self.scalar(v)
+            }
+        }
+    }
+
+    fn unsupported(&self, op: &Op, what: &str, help: &str) -> Failure {
+        Failure::user(Problem {
+            code: "E0503",
+            message: format!("{what} cannot be compiled for the GPU yet"),
+            label: "here".into(),
+            help: help.into(),
+            loc: op.loc.clone(),
+        })
+    }
+
+    fn op(&mut self, op: &Op) -> Result<(), Failure> {
+        let value = match &op.kind {
+            Kind::Constant(l) => {
+                let ty = Ty::Num(self.func.ty(op.result()).elem().unwrap_or(Elem::I32));
+                Value::Scalar(match l {
+                    Literal::Int(i) => self.e.int(*i, ty),
+                    Literal::Float(x) => self.e.float(*x, ty),
+                })
+            }
+            Kind::Binary(_) | Kind::Unary(_) | Kind::Fma | Kind::Compare(_) | Kind::Select | Kind::Cast(_) => {
+                self.elementwise(op)?
+            }
+            Kind::ProgramId(axis) | Kind::NumPrograms(axis) => {
+                let reg = if matches!(op.kind, Kind::ProgramId(_)) { "ctaid" } else { "nctaid" };
+                let name = format!("nvvm.read.ptx.sreg.{reg}.{}", ["x", "y", "z"][*axis]);
+                Value::Scalar(self.e.in_prologue(|e| e.op(&name, "", &[], I32)))
+            }
+            Kind::For { .. } => return self.for_loop(op),
+            Kind::If => return self.if_else(op),
+            Kind::Yield | Kind::Return => return Ok(()),
+            Kind::Splat => {
+                let n = self.registers(op.result())?;
+                Value::Tile(vec![self.scalar(op.operands[0])?; n])
+            }
+            Kind::Iota => {
+                let t = self.tile_type(op.result())?;
+                let d = self.distribution(&t)?;
+                let base = self.threads.base(&mut self.e, &d, 0);
+                Value::Tile(d.regs.iter().map(|r| self.e.add(base, r[0])).collect())
+            }
+            Kind::Broadcast { dims } => Value::Tile(self.broadcast(op, dims)?),
+            Kind::Reshape | Kind::Trans | Kind::Convert => Value::Tile(self.exchange(op)?),
+            Kind::Reduce { op: how, axis } => self.reduce(op, *how, *axis)?,
+            Kind::Load { axes } => Value::Tile(self.load(op, axes)?),
+            Kind::LoadScalar => Value::Scalar(self.load_scalar(op)?),
+            Kind::Store { axes } => return self.store(op, axes),
+            Kind::StoreScalar => return self.store_scalar(op),
+            Kind::Dot => return Err(Failure::Bug("a dot after warpgroup-mma".into())),
+            Kind::Alloc { offset } => {
+                Value::Buffer(offset.ok_or_else(|| Failure::Bug("a buffer without offset".into()))?)
+            }
+            Kind::BarrierAlloc { offset, .. } => {
+                Value::Barrier(offset.ok_or_else(|| Failure::Bug("a barrier without offset".into()))?)
+            }
+            Kind::TmaLoad { axes } => return self.tma_load(op, axes),
+            Kind::BarrierWait => return self.barrier_wait(op),
+            Kind::LocalStore => return self.local_store(op),
+            Kind::LocalLoad => Value::Tile(self.local_load(op)?),
+            Kind::Wgmma { trans_a, trans_b, acc } => Value::Tile(self.wgmma(op, *trans_a, *trans_b, *acc)?),
+            Kind::WgmmaWait { pending } => Value::Tile(self.wgmma_wait(op, *pending)?),
+            Kind::FenceAsync => {
+                let attrs = "kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>";
+                self.e.op0("nvvm.fence.proxy", attrs, &[]);
+                return Ok(());
+            }
+            Kind::CtaBarrier => {
+                self.e.op0("nvvm.barrier0", "", &[]);
+                return Ok(());
+            }
+        };
+        self.values.insert(op.result(), value);
+        Ok(())
+    }
+
+    /// Registers that a thread holds of a tile.
+    fn registers(&mut self, v: ValueId) -> Result<usize, Failure> {
+        let t = self.tile_type(v)?;
+        Ok(self.distribution(&t)?.regs.len())
+    }
+
+    fn broadcast(&mut self, op: &Op, dims: &[usize]) -> Result<Vec<V>, Failure> {
+        let (from, to) = (self.tile_type(op.operands[0])?, self.tile_type(op.result())?);
+        let (a, b) = (self.distribution(&from)?, self.distribution(&to)?);
+        let regs = self.tile(op.operands[0])?;
+        b.regs
+            .iter()
+            .map(|r| {
+                let want: Vec<i64> = dims.iter().map(|d| r[*d]).collect();
+                let i = a.regs.iter().position(|x| *x == want);
+                i.map(|i| regs[i]).ok_or_else(|| Failure::Bug(format!("broadcast from {from} to {to}")))
+            })
+            .collect()
+    }
+
+    /// The scalars of values, tiles spelled out.
+    fn flatten(&self, vs: &[ValueId]) -> Result<Vec<V>, Failure> {
+        let mut flat = vec![];
+        for v in vs {
+            match self.values.get(v) {
+                Some(Value::Scalar(x)) => flat.push(*x),
+                Some(Value::Tile(x)) => flat.extend(x),
+                other => return Err(Failure::Bug(format!("%{} is {other:?}: it cannot be carried", v.0))),
+            }
+        }
+        Ok(flat)
+    }
+
+    /// The other way round: values from scalars.
+    fn unflatten(&mut self, vs: &[ValueId], mut flat: &[V]) -> Result<(), Failure> {
+        for v in vs {
+            let value = match self.func.ty(*v) {
+                Type::Tile(_) => {
+                    let (head, rest) = flat.split_at(self.registers(*v)?);
+                    flat = rest;
+                    Value::Tile(head.to_vec())
+                }
+                _ => {
+                    let (head, rest) = flat.split_at(1);
+                    flat = rest;
+                    Value::Scalar(head[0])
+                }
+            };
+            self.values.insert(*v, value);
+        }
+        Ok(())
+    }
+
+    fn for_loop(&mut self, op: &Op) -> Result<(), Failure> {
+        let bounds = [self.scalar(op.operands[0])?, self.scalar(op.operands[1])?, self.scalar(op.operands[2])?];
+        let inits = self.flatten(&op.operands[3..])?;
+        let body = &op.regions[0];
+        // The emitter is lent to the loop while the rest of `self` is used inside.
+        let mut e = std::mem::replace(&mut self.e, Emit::new(false));
+        let results = e.for_loop(bounds, &inits, |e, iv, carried| {
+            std::mem::swap(&mut self.e, e);
+            let next = self.for_body(body, iv, carried);
+            std::mem::swap(&mut self.e, e);
+            next
+        });
+        self.e = e;
+        let results = results?;
+        self.unflatten(&op.results, &results)
+    }
+
+    fn for_body(&mut self, body: &Block, iv: V, carried: &[V]) -> Result<Vec<V>, Failure> {
+        self.values.insert(body.args[0], Value::Scalar(iv));
+        self.unflatten(&body.args[1..], carried)?;
+        self.block(body)?;
+        self.flatten(&body.ops[body.ops.len() - 1].operands)
+    }
+
+    fn if_else(&mut self, op: &Op) -> Result<(), Failure> {
+        let cond = self.scalar(op.operands[0])?;
+        let mut failed = None;
+        let mut e = std::mem::replace(&mut self.e, Emit::new(false));
+        let mut branch = |this: &mut Self, e: &mut Emit, i: usize| {
+            std::mem::swap(&mut this.e, e);
+            let block = &op.regions[i];
+            let yields = this.block(block).and_then(|()| this.flatten(&block.ops[block.ops.len() - 1].operands));
+            std::mem::swap(&mut this.e, e);
+            yields.unwrap_or_else(|f| {
+                failed = Some(f);
+                vec![]
+            })
+        };
+        let cell = std::cell::RefCell::new((&mut *self, &mut branch));
+        let run = |e: &mut Emit, i: usize| {
+            let mut c = cell.borrow_mut();
+            let (this, branch) = &mut *c;
+            branch(this, e, i)
+        };
+        let results = e.if_else(cond, |e| run(e, 0), |e| run(e, 1));
+        self.e = e;
+        match failed {
+            Some(f) => Err(f),
+            None => self.unflatten(&op.results, &results),
+        }
+    }
+}
