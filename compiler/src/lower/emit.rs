@@ -102,11 +102,6 @@ impl Emit {
         (self.prologue, self.out)
     }
 
-    /// Text as it stands; for region syntax.
-    pub(super) fn raw(&mut self, text: &str) {
-        self.out.push_str(text);
-    }
-
     /// Ends a line, with the location if it is wanted.
     pub(super) fn end_line(&mut self) {
         let _ = writeln!(self.out, "{}", self.loc);

@@ -22,6 +22,7 @@ mod thread;
 
 use crate::passes::{Failure, Problem};
 use emit::{Emit, I32, I64, Ty, V};
+use flashc_front::codes::Code;
 use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
@@ -276,7 +277,7 @@ impl Lower<'_> {
 
     fn unsupported(&self, op: &Op, what: &str, help: &str) -> Failure {
         Failure::user(Problem {
-            code: "E0503",
+            code: Code::NotOnGpu,
             message: format!("{what} cannot be compiled for the GPU yet"),
             label: "here".into(),
             help: help.into(),

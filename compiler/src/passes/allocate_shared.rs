@@ -21,6 +21,7 @@
 //! much.
 
 use super::{Failure, Problem};
+use flashc_front::codes::Code;
 use flashc_ir::layout::SWIZZLE_ALIGN;
 use flashc_ir::ops::Kind;
 use flashc_ir::target::Target;
@@ -193,7 +194,7 @@ fn too_large(func: &Func, plan: &Plan, target: &Target) -> Failure {
     let rows: Vec<_> = by_line.iter().map(|(line, bytes)| format!("line {line}: {bytes}")).collect();
     let biggest = plan.buffers.iter().max_by_key(|p| p.bytes);
     Failure::user(Problem {
-        code: "E0502",
+        code: Code::SharedMemory,
         message: format!(
             "this kernel needs {} bytes of shared memory and {} has {}",
             plan.bytes, target.name, target.shared_bytes

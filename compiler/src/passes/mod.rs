@@ -11,13 +11,14 @@ pub mod place_barriers;
 pub mod tma_loads;
 pub mod warpgroup_mma;
 
+use flashc_front::codes::Code;
 use flashc_ir::Loc;
 
 /// What a user's program asks for and the target cannot do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// Stable code, listed by `flashc explain`.
-    pub code: &'static str,
+    pub code: Code,
     /// What is wrong, in the user's words.
     pub message: String,
     /// What to write under the underlined source.

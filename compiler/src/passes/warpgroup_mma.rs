@@ -24,6 +24,7 @@
 //! Declines (a user error): K not a multiple of the instruction's 16.
 
 use super::{Failure, Problem};
+use flashc_front::codes::Code;
 use flashc_ir::layout::{Layout, Shared, acc_cols, acc_rows};
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::{BufferType, Builder, Func, Op, Type, ValueId};
@@ -115,7 +116,7 @@ pub fn plan(func: &Func) -> Result<Plan, Failure> {
         let [m, n, k] = dims(d);
         if k % K_STEP != 0 {
             return Err(Failure::user(Problem {
-                code: "E0501",
+                code: Code::DotLength,
                 message: format!("this dot sums over {k} elements, which is not a multiple of {K_STEP}"),
                 label: format!("{m}x{k} times {k}x{n}"),
                 help: format!("make the shared length of both tiles a multiple of {K_STEP}; elements past the end of a tensor read as 0"),
