@@ -95,6 +95,14 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, _| passes::assign_layouts::run(f)),
     },
     Pass {
+        name: "budget-registers",
+        summary: "refuses a program whose tiles cannot fit a thread's registers, and says which lines take them",
+        level: Level::Sm90,
+        aligned_only: false,
+        reassociates: false,
+        run: Run::Ours(passes::budget_registers::run),
+    },
+    Pass {
         name: "exchange",
         summary: "operations whose threads exchange values get a scratch buffer",
         level: Level::Sm90,

@@ -6,6 +6,7 @@
 
 pub mod allocate_shared;
 pub mod assign_layouts;
+pub mod budget_registers;
 pub mod exchange;
 pub mod place_barriers;
 pub mod tma_loads;
