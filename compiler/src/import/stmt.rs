@@ -49,7 +49,7 @@ impl Import<'_> {
         self.emit.effect(kind, &place.operands);
     }
 
-    /// The IR's loop counts upwards in i32: narrower counters are widened, and a loop downwards counts its rounds.
+    /// The IR's loop counts upwards in i32, and always by 1 here: adding another step could pass the largest i32.
     fn for_loop(&mut self, s: &Stmt, f: &For) {
         let counter = self.bound.elem(&self.kernel.vars[f.var.index()].ty.elem());
         if matches!(counter, Lang::U32 | Lang::I64 | Lang::U64) {
@@ -60,27 +60,22 @@ impl Import<'_> {
         let step = self.expr(&f.step);
         self.at(s.span);
         let [lo, hi, step] = [lo, hi, step].map(|v| self.emit.convert(counter, Lang::I32, v));
-        let down = self.emit.known(step).filter(|&step| step < 0);
-        let (first, last, by) = match down {
-            None => (lo, hi, step),
-            Some(step) => {
-                // The distance is below 2^32, so it is right as an unsigned number.
-                let (zero, one) = (self.emit.int(0, Elem::I32), self.emit.int(1, Elem::I32));
-                let distance = self.emit.binary(B::SubI, lo, hi);
-                let last = self.emit.binary(B::SubI, distance, one);
-                let by = self.emit.int(step.wrapping_neg(), Elem::I32);
-                let whole = self.emit.binary(B::DivUI, last, by);
-                let rounds = self.emit.binary(B::AddI, whole, one);
-                let any = self.emit.compare(Predicate::Sgt, lo, hi);
-                (zero, self.emit.select(any, rounds, zero), one)
-            }
+        let (zero, one) = (self.emit.int(0, Elem::I32), self.emit.int(1, Elem::I32));
+        let ones = self.emit.int(-1, Elem::I32);
+        let by = self.emit.known(step).unwrap_or(1);
+        let (first, last) = match by {
+            1 => (lo, hi),
+            // The complement turns the order of numbers round.
+            -1 => (self.emit.binary(B::XorI, lo, ones), self.emit.binary(B::XorI, hi, ones)),
+            _ => (zero, self.rounds(lo, hi, by)),
         };
         let inits: Vec<_> = f.carried.iter().map(|&v| self.get(v)).collect();
         let types: Vec<_> = inits.iter().map(|&v| self.emit.ty(v).clone()).collect();
         let args = self.emit.begin(&[&[Type::I32], types.as_slice()].concat());
-        let counted = match down {
-            None => args[0],
-            Some(_) => {
+        let counted = match by {
+            1 => args[0],
+            -1 => self.emit.binary(B::XorI, args[0], ones),
+            _ => {
                 let moved = self.emit.binary(B::MulI, args[0], step);
                 self.emit.binary(B::AddI, lo, moved)
             }
@@ -94,12 +89,26 @@ impl Import<'_> {
         self.at(s.span);
         let yields: Vec<_> = f.carried.iter().map(|&v| self.get(v)).collect();
         let body = self.emit.end(&yields);
-        let operands = [&[first, last, by], inits.as_slice()].concat();
+        let operands = [&[first, last, one], inits.as_slice()].concat();
         let kind = Kind::For { unordered: f.unordered };
         let results = self.emit.with_regions(kind, &operands, &types, vec![body]);
         for (&var, v) in f.carried.iter().zip(results) {
             self.set(var, v);
         }
+    }
+
+    /// How often a loop runs that steps by more than 1, up or down.
+    fn rounds(&mut self, lo: ValueId, hi: ValueId, step: i64) -> ValueId {
+        let (zero, one) = (self.emit.int(0, Elem::I32), self.emit.int(1, Elem::I32));
+        let (low, high) = if step > 0 { (lo, hi) } else { (hi, lo) };
+        // The distance is below 2^32, so it is right as an unsigned number.
+        let distance = self.emit.binary(B::SubI, high, low);
+        let last = self.emit.binary(B::SubI, distance, one);
+        let by = self.emit.int(step.wrapping_abs(), Elem::I32);
+        let whole = self.emit.binary(B::DivUI, last, by);
+        let rounds = self.emit.binary(B::AddI, whole, one);
+        let any = self.emit.compare(Predicate::Slt, low, high);
+        self.emit.select(any, rounds, zero)
     }
 
     fn branch(&mut self, s: &Stmt, i: &If) {
