@@ -32,6 +32,7 @@ codes! {
     TooDeep "E0107" "nested too deeply"
     Syntax "E0201" "the text does not follow the grammar"
     Reserved "E0202" "a word reserved for later"
+    UnusedValue "E0203" "a value that goes nowhere"
     UnknownName "E0301" "an unknown name"
     UnknownFunction "E0302" "an unknown function"
     Duplicate "E0303" "a name declared twice"
@@ -67,4 +68,10 @@ codes! {
     BadConstant "E0703" "a value that the parameter does not take"
     Specialized "E0704" "shapes that differ in this specialization"
     StaticAssert "E0705" "a static assertion fails"
+    UnknownKernel "E0801" "no such kernel, or several to choose from"
+    UnknownTarget "E0802" "no such target"
+    NotOnGpu "E0803" "not available on the GPU yet"
+    DotLength "E0804" "a dot whose inner length the tensor cores cannot take"
+    SharedMemory "E0805" "more shared memory than there is"
+    Registers "E0806" "more registers than there are"
 }

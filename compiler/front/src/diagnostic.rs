@@ -77,10 +77,7 @@ pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> Strin
         return text;
     }
     // Without colours nothing needs the padding at the ends of lines.
-    let mut lines: String = text
-        .lines()
-        .map(|l| format!("{}\n", l.trim_end()))
-        .collect();
+    let mut lines: String = text.lines().map(|l| format!("{}\n", l.trim_end())).collect();
     if lines.trim().is_empty() {
         lines.clear();
     }
@@ -100,28 +97,15 @@ fn render_one(d: &Diagnostic, source: &Source, color: bool, out: &mut Vec<u8>) {
     let config = Config::default()
         .with_color(color)
         .with_index_type(IndexType::Byte)
-        .with_char_set(if color {
-            CharSet::Unicode
-        } else {
-            CharSet::Ascii
-        });
+        .with_char_set(if color { CharSet::Unicode } else { CharSet::Ascii });
     let mut report = Report::build(kind, clip(d.span))
         .with_config(config)
         .with_code(d.code.name())
         .with_message(&d.message);
     let primary = if d.label.is_empty() { "here" } else { &d.label };
-    report.add_label(
-        Label::new(clip(d.span))
-            .with_message(primary)
-            .with_color(tint)
-            .with_priority(1),
-    );
+    report.add_label(Label::new(clip(d.span)).with_message(primary).with_color(tint).with_priority(1));
     for (span, text) in &d.notes {
-        report.add_label(
-            Label::new(clip(*span))
-                .with_message(text)
-                .with_color(Color::Blue),
-        );
+        report.add_label(Label::new(clip(*span)).with_message(text).with_color(Color::Blue));
     }
     if let Some(help) = &d.help {
         report.set_help(help);

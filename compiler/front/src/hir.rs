@@ -284,8 +284,8 @@ pub struct Expr {
 pub enum ExprKind {
     /// A scalar literal of the expression's type.
     Literal(Literal),
-    /// A constant parameter: i32 or bool.
-    ConstParam(GenericId),
+    /// A value known from the specialization alone, i32 or bool; the expression's `constant` is the same.
+    Const(ConstExpr),
     /// A runtime dimension: i32.
     Dim(DimId),
     /// A scalar parameter.
@@ -314,7 +314,8 @@ pub enum ExprKind {
     /// `a * b + c` rounded once; floats.
     Fma(Box<Expr>, Box<Expr>, Box<Expr>),
     /// To the expression's element type. Float to float rounds to nearest even; to fp8 it saturates. Float to integer truncates and
-    /// saturates, NaN gives 0. Integer to integer keeps the low bits. To bool is `!= 0`.
+    /// saturates, NaN gives 0. Integer to integer keeps the low bits. To bool is `!= 0`, from
+    /// bool gives 0 or 1.
     Cast(Box<Expr>),
     /// Read a tile, or a scalar when every item is `At`. Elements outside the tensor are 0.
     Load {
@@ -369,7 +370,7 @@ pub enum ExprKind {
 /// A value written in the source. It fits the expression's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Literal {
-    /// Of an integer type.
+    /// Of an integer type, or of a type parameter not all of whose choices are floats.
     Int(i128),
     /// Of a float type, not yet rounded to it; may be infinite.
     Float(f64),

@@ -1,0 +1,1 @@
+//! The syntax tree as text.
