@@ -26,6 +26,9 @@ pub(super) enum Entity {
     Bad,
 }
 
+/// The shape of a tile, and the guards under which it has to be legal.
+pub(super) type Demand = (Vec<ConstExpr>, Vec<(ConstExpr, bool)>);
+
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -73,7 +76,8 @@ pub(super) struct Checker<'a> {
     pub(super) depth: u32,
     /// Inlined statements, against explosion.
     pub(super) inlined: u32,
-    pub(super) shapes_seen: HashSet<(Vec<ConstExpr>, usize)>,
+    /// Obligations on shapes that are there already, with their guards.
+    pub(super) shapes_seen: HashSet<Demand>,
     pub(super) too_deep: bool,
 }
 

@@ -215,7 +215,8 @@ impl Checker<'_> {
             ),
             Some(_) => Some(len),
             None => {
-                if !len.has_dim() {
+                let told = |o: &Obligation| matches!(&o.kind, ObligationKind::TensorLen(l) if *l == len);
+                if !len.has_dim() && !self.kernel.obligations.iter().any(told) {
                     self.oblige(ObligationKind::TensorLen(len.clone()), e.span, Vec::new());
                 }
                 Some(len)

@@ -201,7 +201,10 @@ impl Checker<'_> {
                     .help(format!("a tile has at most {MAX_TILE_ELEMENTS} elements; loop over smaller ones")),
             );
         }
-        if known.len() < shape.len() && self.shapes_seen.insert((shape.to_vec(), self.guards.len())) {
+        let demand = (shape.to_vec(), self.guards.clone());
+        let everywhere = (shape.to_vec(), Vec::new());
+        let new = known.len() < shape.len() && !self.shapes_seen.contains(&everywhere);
+        if new && self.shapes_seen.insert(demand) {
             self.oblige(ObligationKind::TileShape(shape.to_vec()), span, Vec::new());
         }
         Some(())
