@@ -13,11 +13,11 @@ pub struct Comparison {
     pub name: String,
     /// Is it close enough?
     pub ok: bool,
-    /// Largest distance.
+    /// Distance of the worst element: the one nearest to its bound, or furthest beyond.
     pub error: f64,
-    /// What is allowed at the element that is named, or anywhere for FlashAttention's criterion.
+    /// What is allowed there.
     pub bound: f64,
-    /// The worst element: position, value, expected value. None for an empty tensor.
+    /// Its position, value and expected value. None for an empty tensor.
     pub worst: Option<(Vec<i64>, f64, f64)>,
 }
 
@@ -76,7 +76,7 @@ fn compare(
 ) -> Comparison {
     let criterion = low.map(|low| flash_attention_bound(t.elem, want, low));
     let mut worst = Comparison { name: t.name.clone(), ok: true, error: 0.0, bound: 0.0, worst: None };
-    let mut excess = f64::NEG_INFINITY;
+    let mut share = 0.0;
     for (i, (&x, &y)) in got.data.iter().zip(&want.data).enumerate() {
         let x =
             if x < 0.0 && t.dtype.starts_with('u') { x + f64::powi(256.0, t.elem.bytes() as i32) } else { x };
@@ -90,8 +90,9 @@ fn compare(
             _ => 0.0,
         };
         worst.ok &= error <= bound;
-        if error - bound > excess || worst.worst.is_none() {
-            excess = error - bound;
+        let used = if error == 0.0 { 0.0 } else { error / bound };
+        if used > share || worst.worst.is_none() {
+            share = used;
             worst = Comparison { error, bound, worst: Some((position(i, &got.shape), x, y)), ..worst };
         }
     }
