@@ -103,9 +103,18 @@ fn render_one(d: &Diagnostic, source: &Source, color: bool, out: &mut Vec<u8>) {
         .with_code(d.code.name())
         .with_message(&d.message);
     let primary = if d.label.is_empty() { "here" } else { &d.label };
-    report.add_label(Label::new(clip(d.span)).with_message(primary).with_color(tint).with_priority(1));
+    // In order of place, or ariadne shows the same lines twice. Notes at one place are one label.
+    let mut labels = vec![(d.span, primary.to_owned(), tint)];
     for (span, text) in &d.notes {
-        report.add_label(Label::new(clip(*span)).with_message(text).with_color(Color::Blue));
+        match labels.iter_mut().find(|l| l.0 == *span) {
+            Some(label) if label.1.contains(text.as_str()) => {}
+            Some(label) => label.1.push_str(&format!("; {text}")),
+            None => labels.push((*span, text.clone(), Color::Blue)),
+        }
+    }
+    labels.sort_by_key(|l| l.0);
+    for (span, text, color) in labels {
+        report.add_label(Label::new(clip(span)).with_message(text).with_color(color));
     }
     if let Some(help) = &d.help {
         report.set_help(help);

@@ -147,7 +147,7 @@ fn lex_error(error: LexError, span: Span, source: &Source) -> Diagnostic {
                 "@" => "there is no matrix product sign: write `dot(a, b)`",
                 "?" => "there is no `?:`: write `if c { a } else { b }` or `select(c, a, b)`",
                 "#" => "a comment starts with `//`",
-                _ => "remove it; names are made of letters, digits and _",
+                _ => "remove it; names are made of the letters a to z, digits and `_`",
             };
             Diagnostic::new(Code::UnknownCharacter, span, format!("{shown} means nothing here"))
                 .label("not part of the language")

@@ -160,12 +160,12 @@ impl Checker<'_> {
                 );
             }
         }
-        let missing: Vec<&str> = b
+        let missing: Vec<String> = b
             .params
             .iter()
             .zip(&slots)
             .filter(|(p, s)| p.need != Need::Optional && s.is_none())
-            .map(|(p, _)| p.name)
+            .map(|(p, _)| format!("`{}`", p.name))
             .collect();
         if missing.is_empty() {
             return Some(slots);
@@ -499,6 +499,7 @@ impl Checker<'_> {
                 Some(bad) if !matches!(bad.name(), n if n == ae || n == be) => {
                     format!("a type here may be {bad}")
                 }
+                None => "both tiles must have one type; nothing is converted by itself".to_owned(),
                 _ => "unsupported dtype combination".to_owned(),
             };
             let d =
@@ -516,14 +517,20 @@ impl Checker<'_> {
         let (m, k, k2, n) = (&a.ty.shape()[0], &a.ty.shape()[1], &b.ty.shape()[0], &b.ty.shape()[1]);
         let (m, k, k2, n) = (m.clone(), k.clone(), k2.clone(), n.clone());
         let what = "`dot` needs equal inner lengths";
-        if let Err((_, same)) = self.same_shape(&[k.clone()], &[k2.clone()], what, span, &notes) {
-            let swapped = self.same(&k, &n) == Same::Yes;
+        // A second tile the wrong way round would fit by chance when K == N.
+        let swapped = self.same(&k, &n) == Same::Yes;
+        let inner = if swapped && self.same(&k, &k2) != Same::Yes {
+            Err((0, Same::ByChance))
+        } else {
+            self.same_shape(std::slice::from_ref(&k), std::slice::from_ref(&k2), what, span, &notes)
+        };
+        if let Err((_, same)) = inner {
             let advice = if swapped {
                 "`dot` multiplies [M, K] by [K, N]; here the second tile is the other way round: `dot(a, trans(b))`"
             } else {
                 "`dot` multiplies [M, K] by [K, N]; `trans(x)` swaps the axes of a tile"
             };
-            let help = self.lengths_help(&k, &k2, if swapped { Same::No } else { same }, advice);
+            let help = self.lengths_help(&k, &k2, same, advice);
             let (kt, k2t) = (self.kernel.const_text(&k), self.kernel.const_text(&k2));
             let d = Diagnostic::new(
                 Code::DotShape,

@@ -29,6 +29,13 @@ impl Checker<'_> {
             Equality::Never => return Same::No,
             Equality::Depends => {}
         }
+        // Lengths are positive, so `n` is never `2 * n`.
+        let terms = |e: &ConstExpr| e.terms().map(|(atoms, _)| atoms.to_vec()).collect::<Vec<_>>();
+        if let ([x], [y]) = (terms(a).as_slice(), terms(b).as_slice())
+            && x == y
+        {
+            return Same::No;
+        }
         let (d, n) = (a.sub(b), b.sub(a));
         if self.facts.iter().any(|f| *f == d || *f == n) {
             return Same::Yes;
