@@ -3,9 +3,11 @@
 //! One `Checker` builds one kernel. A function is checked once by itself, with its generics left open, and again at
 //! each call, which inlines it. Every `Option` here is `None` after the error has been reported.
 
+mod builtin;
 mod call;
 mod constant;
 mod context;
+mod dot;
 mod expr;
 mod function;
 mod header;

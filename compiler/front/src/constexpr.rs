@@ -279,9 +279,9 @@ impl ConstExpr {
 
     /// As source text, with the names of constants and dimensions.
     pub fn display(&self, names: &dyn Fn(&Atom) -> String) -> String {
-        // Terms with atoms first, the constant term last, as people write them.
+        // As people write them: `D + 2`, `256 - D`.
         let mut terms: Vec<_> = self.terms.iter().collect();
-        terms.sort_by_key(|(atoms, c)| (atoms.is_empty(), **c < 0));
+        terms.sort_by_key(|(atoms, c)| (**c < 0, atoms.is_empty()));
         let mut out = String::new();
         for (atoms, &c) in terms {
             let sign = if c < 0 { "-" } else { "+" };

@@ -66,11 +66,18 @@ impl Diagnostic {
     }
 }
 
+/// More than this many are counted, not shown.
+const MAX_SHOWN: usize = 100;
+
 /// All diagnostics as text for a terminal or a file.
 pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> String {
     let mut out = Vec::new();
-    for d in diagnostics {
-        render_one(d, source, color, &mut out);
+    let mut cache = (source.name(), ariadne::Source::from(source.text()));
+    for d in diagnostics.iter().take(MAX_SHOWN) {
+        render_one(d, source, &mut cache, color, &mut out);
+    }
+    if diagnostics.len() > MAX_SHOWN {
+        out.extend_from_slice(format!("and {} more\n", diagnostics.len() - MAX_SHOWN).as_bytes());
     }
     let text = String::from_utf8_lossy(&out).into_owned();
     if color {
@@ -84,7 +91,9 @@ pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> Strin
     lines
 }
 
-fn render_one(d: &Diagnostic, source: &Source, color: bool, out: &mut Vec<u8>) {
+type Cache<'a> = (&'a str, ariadne::Source<&'a str>);
+
+fn render_one<'a>(d: &Diagnostic, source: &'a Source, cache: &mut Cache<'a>, color: bool, out: &mut Vec<u8>) {
     let name = source.name();
     let (kind, tint) = match d.severity {
         Severity::Error => (ReportKind::Error, Color::Red),
@@ -119,7 +128,6 @@ fn render_one(d: &Diagnostic, source: &Source, color: bool, out: &mut Vec<u8>) {
     if let Some(help) = &d.help {
         report.set_help(help);
     }
-    let cache = (name, ariadne::Source::from(source.text()));
     // Writing to memory cannot fail.
     let _ = report.finish().write(cache, out);
 }

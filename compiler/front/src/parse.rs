@@ -182,6 +182,14 @@ fn parse_item(
         diagnostics.push(*d);
         return None;
     }
+    let words: Vec<Diagnostic> = tokens
+        .iter()
+        .filter_map(|(t, s)| if let Token::Reserved(word) = t { Some(reserved(word, *s)) } else { None })
+        .collect();
+    if !words.is_empty() {
+        diagnostics.extend(words);
+        return None;
+    }
     let mut build = Build::default();
     let mut recovered: Vec<ErrorRecovery<usize, Token<'_>, ()>> = Vec::new();
     let stream = tokens.iter().map(|&(t, s)| Ok((s.range().start, t, s.range().end)));
@@ -288,11 +296,8 @@ fn syntax_error(
         ParseError::InvalidToken { location } => (None, Span::new(*location, *location), &[][..]),
         ParseError::User { .. } => (None, Span::default(), &[][..]),
     };
-    if let Some(Token::Reserved(word)) = found {
-        return reserved(word, span);
-    }
     let previous = tokens.iter().rev().find(|(_, s)| s.end <= span.start);
-    let shown = found.map_or("the end".to_owned(), |t| describe(&t, source.slice(span)));
+    let shown = found.map_or("end".to_owned(), |t| describe(&t, source.slice(span)));
     let can = |sign: &str| expected.iter().any(|e| e.trim_matches('"') == sign);
     let starts_statement = found.is_some_and(|t| {
         matches!(
@@ -373,9 +378,9 @@ fn expectation(expected: &[String]) -> String {
 
 fn describe(token: &Token<'_>, text: &str) -> String {
     match token {
-        Token::Ident(name) => format!("the name `{name}`"),
-        Token::Int(_) | Token::Float(_) => format!("the number {text}"),
-        Token::Str(_) => "a string".to_owned(),
+        Token::Ident(name) => format!("name `{name}`"),
+        Token::Int(_) | Token::Float(_) => format!("number {text}"),
+        Token::Str(_) => "string".to_owned(),
         _ => format!("`{text}`"),
     }
 }

@@ -106,11 +106,10 @@ impl Source {
 
 /// The diagnostic for a source over the limit.
 pub(crate) fn too_large(bytes: usize, span: Span) -> Diagnostic {
-    let mib = |b: usize| b as f64 / f64::from(1 << 20);
     Diagnostic::new(
         Code::FileTooLarge,
         span,
-        format!("this file has {:.1} MiB; the limit is {:.0} MiB", mib(bytes), mib(MAX_SOURCE_BYTES)),
+        format!("this file has {bytes} bytes; the limit is {MAX_SOURCE_BYTES} (4 MiB)"),
     )
     .label("too large to be a program")
     .help("split the program into several files, or check that this is the right file")

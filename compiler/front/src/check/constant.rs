@@ -98,6 +98,7 @@ impl Checker<'_> {
     }
 
     fn not_const<T>(&mut self, value: &Expr, what: &str) -> Option<T> {
+        let value = culprit(value);
         let mut notes = Vec::new();
         let why = match &value.kind {
             ExprKind::Var(id) => {
@@ -123,4 +124,15 @@ impl Checker<'_> {
         d.notes = notes;
         self.error(d)
     }
+}
+
+/// The operand that makes a value no constant.
+fn culprit(e: &Expr) -> &Expr {
+    let operands: Vec<&Expr> = match &e.kind {
+        ExprKind::Unary(_, x) | ExprKind::Cast(x) => vec![x],
+        ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => vec![a, b],
+        ExprKind::Select { cond, then, otherwise } => vec![cond, then, otherwise],
+        _ => Vec::new(),
+    };
+    operands.into_iter().find(|x| x.constant.is_none()).map_or(e, culprit)
 }

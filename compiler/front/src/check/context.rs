@@ -79,6 +79,8 @@ pub(super) struct Checker<'a> {
     /// Obligations on shapes that are there already, with their guards.
     pub(super) shapes_seen: HashSet<Demand>,
     pub(super) too_deep: bool,
+    /// The limit on inlining has been reported.
+    pub(super) crowded: bool,
 }
 
 /// Levels of recursion of the checker, inlined functions included.
@@ -115,6 +117,7 @@ impl<'a> Checker<'a> {
             inlined: 0,
             shapes_seen: HashSet::new(),
             too_deep: false,
+            crowded: false,
         }
     }
 

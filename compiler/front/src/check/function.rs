@@ -2,6 +2,7 @@
 
 use super::context::{Checker, Entity, Scope, with_notes};
 use super::literal;
+use super::stmt::count;
 use crate::ast::{self, IndexKind, TypeKind};
 use crate::codes::Code;
 use crate::constexpr::ConstExpr;
@@ -116,7 +117,12 @@ impl<'a> Checker<'a> {
                 Diagnostic::new(
                     Code::TupleCount,
                     end,
-                    format!("`{}` gives {} values, but declares {}", f.name.text, values.len(), wanted.len()),
+                    format!(
+                        "`{}` gives {}, but declares {}",
+                        f.name.text,
+                        count(values.len(), "value"),
+                        wanted.len()
+                    ),
                 )
                 .label(format!("{} here", values.len()))
                 .note(results, "declared here")
@@ -182,6 +188,9 @@ impl<'a> Checker<'a> {
         }
         let crowded = self.kernel.calls.len() >= MAX_CALLS || self.inlined >= MAX_INLINED;
         if self.functions.len() >= MAX_CALL_DEPTH || crowded {
+            if std::mem::replace(&mut self.crowded, true) {
+                return None;
+            }
             return self.error(
                 Diagnostic::new(Code::Recursion, span, "too many calls: every call is inlined")
                     .label(format!("more than {MAX_CALLS} calls, {MAX_CALL_DEPTH} inside each other or {MAX_INLINED} statements"))
@@ -192,7 +201,7 @@ impl<'a> Checker<'a> {
             let params: Vec<&str> = f.params.iter().map(|p| p.name.text.as_str()).collect();
             let message = match args.iter().find(|a| a.keyword.is_some()) {
                 Some(_) => format!("arguments of `{name}` are given in order, without names"),
-                None => format!("`{name}` takes {} arguments, not {}", f.params.len(), args.len()),
+                None => format!("`{name}` takes {}, not {}", count(f.params.len(), "argument"), args.len()),
             };
             return self.error(
                 Diagnostic::new(Code::ArgCount, span, message)
@@ -222,7 +231,12 @@ impl<'a> Checker<'a> {
                 Diagnostic::new(
                     Code::ArgCount,
                     span,
-                    format!("`{}` has {} generics, not {}", f.name.text, f.generics.len(), given.len()),
+                    format!(
+                        "`{}` has {}, not {}",
+                        f.name.text,
+                        count(f.generics.len(), "generic"),
+                        given.len()
+                    ),
                 )
                 .label("too many in the brackets")
                 .note(f.name.span, "declared here")

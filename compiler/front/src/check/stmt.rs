@@ -294,18 +294,15 @@ impl Checker<'_> {
         }
         let what = format!("`{}` keeps its shape", var.name);
         let mut help = String::new();
-        if value.ty.elem() != var.ty.elem() {
-            help = format!("convert the new value: `cast(x, {})`", self.elem_text(var.ty.elem()));
-        } else if value.ty.rank() != var.ty.rank() {
+        if value.ty.rank() != var.ty.rank() {
             help = if value.ty.is_scalar() {
-                format!(
-                    "spread the scalar: `full(x, {}, {})`",
-                    self.elem_text(var.ty.elem()),
-                    self.shape_text(var.ty.shape())
-                )
+                let (elem, shape) = (self.elem_text(var.ty.elem()), self.shape_text(var.ty.shape()));
+                format!("spread the scalar: `full(x, {elem}, {shape})`")
             } else {
                 "declare another variable for it".to_owned()
             };
+        } else if value.ty.elem() != var.ty.elem() {
+            help = format!("convert the new value: `cast(x, {})`", self.elem_text(var.ty.elem()));
         } else if let Err((i, same)) = self.same_shape(value.ty.shape(), var.ty.shape(), &what, span, &notes)
         {
             help = self.lengths_help(
@@ -354,7 +351,8 @@ impl Checker<'_> {
     fn for_stmt(&mut self, f: &ast::For, span: Span) {
         let one = ast::Expr { kind: ast::ExprKind::Int(1), span: f.hi.span, depth: 1 };
         let step = f.step.as_ref().unwrap_or(&one);
-        let range = self.operands(&[&f.lo, &f.hi, step], None, "the bounds", f.lo.span.to(f.hi.span));
+        let range =
+            self.operands(&[&f.lo, &f.hi, step], None, "the bounds and step", f.lo.span.to(f.hi.span));
         let range = range.and_then(|r| self.loop_range(r));
         let first = self.kernel.vars.len();
         let (body, id, carried) = self.region(None, None, |c| {
@@ -423,6 +421,7 @@ impl Checker<'_> {
     }
 }
 
-fn count(n: usize, what: &str) -> String {
+/// `1 value`, `2 values`
+pub(super) fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

@@ -218,13 +218,14 @@ impl Kernel {
                     return None;
                 }
                 let (ln, rn) = (self.const_text(lhs), self.const_text(rhs));
-                Diagnostic::new(
-                    Code::Specialized,
-                    o.span,
-                    format!("{what}: {ln} is {}, but {rn} is {}", show(lhs), show(rhs)),
-                )
-                .label(format!("needs {ln} == {rn}"))
-                .help(format!("choose constants that make them equal; now {}", with(&[lhs, rhs])))
+                let values = match (lhs.as_int(), rhs.as_int()) {
+                    (_, Some(_)) => format!("{ln} is {}, not {rn}", show(lhs)),
+                    (Some(_), _) => format!("{rn} is {}, not {ln}", show(rhs)),
+                    _ => format!("{ln} is {}, but {rn} is {}", show(lhs), show(rhs)),
+                };
+                Diagnostic::new(Code::Specialized, o.span, format!("{what}: {values}"))
+                    .label(format!("needs {ln} == {rn}"))
+                    .help(format!("choose constants that make them equal; now {}", with(&[lhs, rhs])))
             }
             ObligationKind::TileShape(shape) => {
                 let lens: Vec<Option<i64>> = shape.iter().map(exact).collect();
