@@ -157,16 +157,7 @@ pub(super) fn select(cond: &Cells, a: &Cells, b: &Cells) -> Res<Cells> {
 pub(super) fn cast(op: CastOp, a: &Cells, to: Elem, mode: Mode) -> Res<Cells> {
     use CastOp::*;
     let from = a.elem;
-    let fits = match op {
-        ExtF => from.is_float() && to.is_float() && from.bytes() < to.bytes(),
-        TruncF => from.is_float() && to.is_float() && from.bytes() > to.bytes(),
-        ExtSI | ExtUI => !from.is_float() && !to.is_float() && width(from) < width(to),
-        TruncI => !from.is_float() && !to.is_float() && width(from) > width(to),
-        SIToFP | UIToFP => !from.is_float() && to.is_float(),
-        FPToSI | FPToUI => from.is_float() && !to.is_float(),
-        Bitcast => from.bytes() == to.bytes() && (from == Elem::I1) == (to == Elem::I1),
-    };
-    if !fits {
+    if !crate::verify::values::cast_fits(op, from, to) {
         return malformed(format!("{op} from {from} to {to}"));
     }
     let n = a.len();

@@ -164,6 +164,16 @@ pub fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result<Report
     program::run(func, launch, options)
 }
 
+/// Does each thread hold what a broadcast between these types makes it read? In words if not.
+pub(crate) fn broadcast_holds(
+    from: &crate::types::TileType,
+    to: &crate::types::TileType,
+    dims: &[usize],
+) -> Result<(), String> {
+    let plan = || tiles::broadcast_plan(&frame::Frame::new(from, None)?, &frame::Frame::new(to, None)?, dims);
+    plan().map(|_| ()).map_err(|s| s.message)
+}
+
 /// A trap that does not know its operation yet.
 #[derive(Debug)]
 struct Stop {

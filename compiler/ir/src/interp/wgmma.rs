@@ -126,9 +126,9 @@ impl Machine<'_> {
         let first = gm * s.rows + block * ROWS;
         let mut index = vec![HOLE; ROWS * s.k];
         if frame.dist.is_none() {
-            for e in 0..ROWS * s.k {
+            for (e, at) in index.iter_mut().enumerate() {
                 let (row, k) = (first + e / s.k, e % s.k);
-                index[e] = if row < s.m { (row * s.k + k) as u32 } else { HOLE };
+                *at = if row < s.m { (row * s.k + k) as u32 } else { HOLE };
             }
             return a.pick(&index);
         }

@@ -109,8 +109,13 @@ fn a_thread_must_hold_what_it_broadcasts() {
 
 #[test]
 fn conversions_move_every_element() {
-    let (mut b, a) = start("convert", &[tensor("x", &["m", "n"], Elem::F32), tensor("y", &["n", "m"], Elem::F32)]);
-    let layouts = [blocked(&[1, 4], &[4, 8], &[4, 1]), Layout::Acc { wgm: 1, wgn: 1 }, blocked(&[2, 2], &[16, 2], &[2, 2])];
+    let (mut b, a) =
+        start("convert", &[tensor("x", &["19", "12"], Elem::F32), tensor("y", &["12", "19"], Elem::F32)]);
+    let layouts = [
+        blocked(&[1, 4], &[4, 8], &[4, 1]),
+        Layout::Acc { wgm: 1, wgn: 1 },
+        blocked(&[2, 2], &[16, 2], &[2, 2]),
+    ];
     let zero = b.i32(0);
     let held = |shape: &[i64], l: &Layout| match Type::tile(shape, Elem::F32) {
         Type::Tile(t) => Type::Tile(t.with_layout(l.clone())),
