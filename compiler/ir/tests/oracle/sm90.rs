@@ -48,9 +48,7 @@ pub(crate) enum Mistake {
     Pending,
     /// The barrier counts two arrivals.
     Count,
-    /// B's buffer is read under another type.
-    WrongSwizzle,
-    /// The tensor copy for A fills B's buffer too.
+    /// A second copy into A's buffer while the first is in flight.
     SecondCopy,
 }
 
@@ -160,14 +158,7 @@ impl Product {
         let out =
             b.op_with(Kind::For { unordered: false }, &[zero, steps, one, acc, zero], &types, vec![region]);
         b.store(a[5], &[zero, zero], &[0, 1], out[0]);
-        let mut f = b.finish();
-        if self.mistake == Mistake::WrongSwizzle {
-            let wrong = if self.swizzle.1 == 128 { 64 } else { 128 };
-            if let Type::Buffer(b) = &mut f.values[bbuf.0 as usize] {
-                b.layout.swizzle = wrong;
-            }
-        }
-        f
+        b.finish()
     }
 
     fn fetch(&self, b: &mut Builder, t: ValueId, at: &[ValueId; 2], buffer: ValueId, barrier: ValueId) {

@@ -231,6 +231,77 @@ fn integer_operations_are_total() {
     }
 }
 
+/// Every pair of `i8`, so every overflow, division and shift of the narrow types.
+#[test]
+fn narrow_integers_wrap() {
+    use BinaryOp::*;
+    let n = 1 << 16;
+    let all = |f: &dyn Fn(i64) -> i64| (0..n).map(f).collect::<Vec<i64>>();
+    let (x, y) = (all(&|i| (i / 256) as i8 as i64), all(&|i| i as i8 as i64));
+    for op in [AddI, SubI, MulI, DivSI, RemSI, DivUI, RemUI, ShlI, ShrSI, ShrUI, MinSI, MaxUI] {
+        let t = |name| tensor(name, &["65536"], Elem::I8);
+        let (mut b, a) = start("narrow", &[t("x"), t("y"), t("z")]);
+        let zero = b.i32(0);
+        let (p, q) = (b.load(a[0], &[zero], &[0], &[n]), b.load(a[1], &[zero], &[0], &[n]));
+        let r = b.binary(op, p, q);
+        b.store(a[2], &[zero], &[0], r);
+        let mut l = Launch::new([1, 1, 1])
+            .tensor("x", HostTensor::from_i64(Elem::I8, &[n], &x))
+            .tensor("y", HostTensor::from_i64(Elem::I8, &[n], &y))
+            .tensor("z", HostTensor::uninitialised(Elem::I8, &[n]));
+        check(&b.finish(), &mut l);
+        for (i, got) in l.get("z").to_vec().into_iter().enumerate() {
+            let (a, b) = (x[i] as i8, y[i] as i8);
+            let (ua, ub, shift) = (a as u8, b as u8, (0..8).contains(&b));
+            let want = match op {
+                AddI => a.wrapping_add(b),
+                SubI => a.wrapping_sub(b),
+                MulI => a.wrapping_mul(b),
+                DivSI => {
+                    if b == 0 {
+                        0
+                    } else {
+                        a.wrapping_div(b)
+                    }
+                }
+                RemSI => {
+                    if b == 0 {
+                        a
+                    } else {
+                        a.wrapping_rem(b)
+                    }
+                }
+                DivUI => ua.checked_div(ub).unwrap_or(0) as i8,
+                RemUI => ua.checked_rem(ub).unwrap_or(ua) as i8,
+                ShlI => {
+                    if shift {
+                        a << b
+                    } else {
+                        0
+                    }
+                }
+                ShrSI => {
+                    if shift {
+                        a >> b
+                    } else {
+                        a >> 7
+                    }
+                }
+                ShrUI => {
+                    if shift {
+                        (ua >> ub) as i8
+                    } else {
+                        0
+                    }
+                }
+                MinSI => a.min(b),
+                _ => ua.max(ub) as i8,
+            };
+            assert_eq!(got, want as f64, "{op} {a} {b}");
+        }
+    }
+}
+
 #[test]
 fn casts_are_total() {
     let cast = |op, x: f64, to| scalar_op(Kind::Cast(op), &[(Literal::Float(x), Elem::F32)], to);
