@@ -39,6 +39,10 @@ def Sm90_InFlight : Sm90_Type<"InFlight", "inflight"> {
   let genVerifyDecl = 1;
 }
 
+// Of no C++ class, so that operations print types in full.
+def Sm90_Shared : Type<Sm90_Buffer.predicate, "a buffer in shared memory">;
+def Sm90_Flying : Type<Sm90_InFlight.predicate, "a tile in flight">;
+
 class Sm90_Op<string name, list<Trait> traits = []> : Op<Sm90_Dialect, name, traits>;
 class Sm90_Check<string what, string function> :
   PredOpTrait<what, CPred<"::flashc::sm90::" # function # "($_op)">>;
@@ -47,7 +51,7 @@ def Sm90_Offset : OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>;
 
 def Sm90_AllocOp : Sm90_Op<"alloc"> {
   let arguments = (ins Sm90_Offset:$offset);
-  let results = (outs Sm90_Buffer:$result);
+  let results = (outs Sm90_Shared:$result);
   let assemblyFormat = "(`at` $offset^)? attr-dict `:` type($result)";
 }
 
@@ -59,7 +63,7 @@ def Sm90_BarrierAllocOp : Sm90_Op<"barrier_alloc"> {
 
 def Sm90_TmaLoadOp : Sm90_Op<"tma_load", [Sm90_Check<"there is one index an axis of the tensor, and `axes` name the "
     "buffer's axes", "indexes">]> {
-  let arguments = (ins Tile_Tensor:$tensor, Variadic<I32>:$index, Sm90_Buffer:$buffer, Sm90_Barrier:$barrier,
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index, Sm90_Shared:$buffer, Sm90_Barrier:$barrier,
                        DenseI64ArrayAttr:$axes);
   let assemblyFormat = [{
     $tensor `[` $index `]` `axes` $axes `->` $buffer `,` $barrier attr-dict `:` type($tensor) `->` type($buffer)
@@ -72,20 +76,20 @@ def Sm90_BarrierWaitOp : Sm90_Op<"barrier_wait"> {
 }
 
 def Sm90_LocalStoreOp : Sm90_Op<"local_store", [Sm90_Check<"tile and buffer have one shape and element type", "copies">]> {
-  let arguments = (ins Tile_Tile:$value, Sm90_Buffer:$buffer);
+  let arguments = (ins Tile_Block:$value, Sm90_Shared:$buffer);
   let assemblyFormat = "$value `->` $buffer attr-dict `:` type($value) `->` type($buffer)";
 }
 
 def Sm90_LocalLoadOp : Sm90_Op<"local_load", [Sm90_Check<"tile and buffer have one shape and element type", "copies">]> {
-  let arguments = (ins Sm90_Buffer:$buffer);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Sm90_Shared:$buffer);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "$buffer attr-dict `:` type($buffer) `->` type($result)";
 }
 
 def Sm90_WgmmaOp : Sm90_Op<"wgmma"> {
-  let arguments = (ins AnyTypeOf<[Sm90_Buffer, Tile_Tile]>:$a, Sm90_Buffer:$b, Optional<Tile_Tile>:$acc,
+  let arguments = (ins AnyTypeOf<[Sm90_Shared, Tile_Block]>:$a, Sm90_Shared:$b, Optional<Tile_Block>:$acc,
                        UnitAttr:$trans_a, UnitAttr:$trans_b);
-  let results = (outs Sm90_InFlight:$result);
+  let results = (outs Sm90_Flying:$result);
   let assemblyFormat = [{
     $a `,` $b (`,` $acc^)? (`trans_a` $trans_a^)? (`trans_b` $trans_b^)? attr-dict
     `:` type($a) `,` type($b) (`,` type($acc)^)? `->` type($result)
@@ -95,9 +99,9 @@ def Sm90_WgmmaOp : Sm90_Op<"wgmma"> {
 def Sm90_WgmmaWaitOp : Sm90_Op<"wgmma_wait", [
     TypesMatchWith<"the result is the tile in flight", "value", "result",
                    "::llvm::cast<::flashc::sm90::InFlightType>($_self).getTile()">]> {
-  let arguments = (ins Sm90_InFlight:$value, Variadic<Tile_Tile>:$reads,
+  let arguments = (ins Sm90_Flying:$value, Variadic<Tile_Block>:$reads,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$pending);
-  let results = (outs Tile_Tile:$result);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = [{
     $value (`reads` $reads^)? `pending` $pending attr-dict `:` type($value) (`reads` type($reads)^)?
   }];

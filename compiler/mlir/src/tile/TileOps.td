@@ -74,6 +74,10 @@ def Tile_Tensor : Tile_Type<"Tensor", "tensor"> {
 
 // ---- Constraints ----
 
+// Of no C++ class, so that operations print types in full.
+def Tile_Block : Type<Tile_Tile.predicate, "a tile">;
+def Tile_Param : Type<Tile_Tensor.predicate, "a tensor">;
+
 def Tile_IntElem : AnyTypeOf<[I1, I8, I16, I32, I64]>;
 def Tile_FloatElem : AnyTypeOf<[F16, BF16, F32, F64, F8E4M3FN, F8E5M2]>;
 def Tile_Elem : AnyTypeOf<[Tile_IntElem, Tile_FloatElem], "a scalar">;
@@ -173,33 +177,33 @@ def Tile_Scratch : Optional<Type<CPred<"::flashc::tile::isBuffer($_self)">, "a b
 def Tile_SplatOp : Tile_PureOp<"splat", [
     TypesMatchWith<"the scalar is an element of the tile", "result", "x", "::flashc::tile::elemOf($_self)">]> {
   let arguments = (ins Tile_Elem:$x);
-  let results = (outs Tile_Tile:$result);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "$x attr-dict `:` type($result)";
 }
 
 def Tile_IotaOp : Tile_PureOp<"iota", [Tile_Check<"the result is tile<Nxi32>", "isIota">]> {
-  let results = (outs Tile_Tile:$result);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 def Tile_BroadcastOp : Tile_PureOp<"broadcast", [Tile_Check<"`dims` name, ascending, result axes of equal length",
     "broadcasts">]> {
-  let arguments = (ins Tile_Tile:$x, DenseI64ArrayAttr:$dims);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Block:$x, DenseI64ArrayAttr:$dims);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "$x `dims` $dims attr-dict `:` type($x) `->` type($result)";
 }
 
 def Tile_ReshapeOp : Tile_PureOp<"reshape", [Tile_Check<"the number of elements stays", "reshapes">]> {
-  let arguments = (ins Tile_Tile:$x, Tile_Scratch:$scratch);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Block:$x, Tile_Scratch:$scratch);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = [{
     $x (`scratch` $scratch^)? attr-dict `:` type($x) (`scratch` type($scratch)^)? `->` type($result)
   }];
 }
 
 def Tile_TransOp : Tile_PureOp<"trans", [Tile_Check<"the two axes change places", "transposes">]> {
-  let arguments = (ins Tile_Tile:$x, Tile_Scratch:$scratch);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Block:$x, Tile_Scratch:$scratch);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = [{
     $x (`scratch` $scratch^)? attr-dict `:` type($x) (`scratch` type($scratch)^)? `->` type($result)
   }];
@@ -209,7 +213,7 @@ def Tile_Reduction : ConfinedAttr<StrAttr, [AttrConstraint<CPred<
     "::flashc::tile::isReduction(::llvm::cast<::mlir::StringAttr>($_self).getValue())">, "sum, max or min">]>;
 
 def Tile_ReduceOp : Tile_PureOp<"reduce", [Tile_Check<"the result lacks the reduced axis", "reduces">]> {
-  let arguments = (ins Tile_Tile:$x, Tile_Scratch:$scratch, Tile_Reduction:$op, I64Attr:$axis);
+  let arguments = (ins Tile_Block:$x, Tile_Scratch:$scratch, Tile_Reduction:$op, I64Attr:$axis);
   let results = (outs Tile_Any:$result);
   let assemblyFormat = [{
     custom<Word>($op) $x `axis` $axis (`scratch` $scratch^)? attr-dict
@@ -218,8 +222,8 @@ def Tile_ReduceOp : Tile_PureOp<"reduce", [Tile_Check<"the result lacks the redu
 }
 
 def Tile_ConvertOp : Tile_PureOp<"convert", [Tile_Check<"only the layout changes", "converts">]> {
-  let arguments = (ins Tile_Tile:$x, Tile_Scratch:$scratch);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Block:$x, Tile_Scratch:$scratch);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = [{
     $x (`scratch` $scratch^)? attr-dict `:` type($x) (`scratch` type($scratch)^)? `->` type($result)
   }];
@@ -227,8 +231,8 @@ def Tile_ConvertOp : Tile_PureOp<"convert", [Tile_Check<"only the layout changes
 
 def Tile_DotOp : Tile_PureOp<"dot", [AllTypesMatch<["acc", "result"]>,
     Tile_Check<"shapes are MxK, KxN, MxN", "multiplies">]> {
-  let arguments = (ins Tile_Tile:$a, Tile_Tile:$b, Tile_Tile:$acc);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Block:$a, Tile_Block:$b, Tile_Block:$acc);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "$a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `->` type($result)";
 }
 
@@ -239,26 +243,26 @@ class Tile_Element<string value> : TypesMatchWith<"the scalar is an element of t
 def Tile_Indexed : Tile_Check<"there is one index an axis of the tensor, and `axes` name the tile's axes", "indexes">;
 
 def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>, Tile_Indexed]> {
-  let arguments = (ins Tile_Tensor:$tensor, Variadic<I32>:$index, DenseI64ArrayAttr:$axes);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index, DenseI64ArrayAttr:$axes);
+  let results = (outs Tile_Block:$result);
   let assemblyFormat = "$tensor `[` $index `]` `axes` $axes attr-dict `:` type($tensor) `->` type($result)";
 }
 
 def Tile_LoadScalarOp : Tile_Op<"load_scalar", [MemoryEffects<[MemRead]>, Tile_Element<"result">, Tile_Indexed]> {
-  let arguments = (ins Tile_Tensor:$tensor, Variadic<I32>:$index);
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index);
   let results = (outs Tile_Elem:$result);
   let assemblyFormat = "$tensor `[` $index `]` attr-dict `:` type($tensor)";
 }
 
 def Tile_StoreOp : Tile_Op<"store", [MemoryEffects<[MemWrite]>, Tile_Indexed]> {
-  let arguments = (ins Tile_Tensor:$tensor, Variadic<I32>:$index, Tile_Tile:$value, DenseI64ArrayAttr:$axes);
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index, Tile_Block:$value, DenseI64ArrayAttr:$axes);
   let assemblyFormat = [{
     $tensor `[` $index `]` `,` $value `axes` $axes attr-dict `:` type($tensor) `,` type($value)
   }];
 }
 
 def Tile_StoreScalarOp : Tile_Op<"store_scalar", [MemoryEffects<[MemWrite]>, Tile_Element<"value">, Tile_Indexed]> {
-  let arguments = (ins Tile_Tensor:$tensor, Variadic<I32>:$index, Tile_Elem:$value);
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index, Tile_Elem:$value);
   let assemblyFormat = "$tensor `[` $index `]` `,` $value attr-dict `:` type($tensor)";
 }
 
