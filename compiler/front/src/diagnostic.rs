@@ -74,7 +74,11 @@ pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> Strin
     let mut out = Vec::new();
     let mut cache = (source.name(), ariadne::Source::from(source.text()));
     for d in diagnostics.iter().take(MAX_SHOWN) {
-        render_one(d, source, &mut cache, color, &mut out);
+        if lines_are_short(d, source) {
+            render_one(d, source, &mut cache, color, &mut out);
+        } else {
+            out.extend_from_slice(plain(d, source).as_bytes());
+        }
     }
     if diagnostics.len() > MAX_SHOWN {
         out.extend_from_slice(format!("and {} more\n", diagnostics.len() - MAX_SHOWN).as_bytes());
@@ -89,6 +93,27 @@ pub fn render(diagnostics: &[Diagnostic], source: &Source, color: bool) -> Strin
         lines.clear();
     }
     lines
+}
+
+/// The longest line that is shown, in bytes.
+const MAX_LINE: usize = 4000;
+
+fn lines_are_short(d: &Diagnostic, source: &Source) -> bool {
+    let text = source.text().as_bytes();
+    std::iter::once(d.span).chain(d.notes.iter().map(|n| n.0)).all(|span| {
+        let (start, end) = (span.range().start.min(text.len()), span.range().end.min(text.len()));
+        let before = text[..start].iter().rev().take(MAX_LINE).take_while(|&&b| b != b'\n').count();
+        let after = text[end..].iter().take(MAX_LINE).take_while(|&&b| b != b'\n').count();
+        let lines_inside = source.slice(span).lines().map(str::len).max().unwrap_or(0);
+        before + lines_inside + after < MAX_LINE
+    })
+}
+
+/// Without the source, whose lines are too long.
+fn plain(d: &Diagnostic, source: &Source) -> String {
+    let (line, col) = source.line_col(d.span.start);
+    let help = d.help.as_ref().map(|h| format!("Help: {h}\n")).unwrap_or_default();
+    format!("[{}] {}:{line}:{col}: {} ({})\n{help}", d.code.name(), source.name(), d.message, d.label)
 }
 
 type Cache<'a> = (&'a str, ariadne::Source<&'a str>);

@@ -16,6 +16,9 @@ lalrpop_mod!(
 /// The most levels of nesting, of brackets and of the tree.
 pub(crate) const MAX_DEPTH: u32 = 100;
 
+/// The most syntax errors that are reported for one item.
+const MAX_ERRORS: usize = 100;
+
 /// Builds nodes, and refuses those that are nested too deeply: every later step may recurse.
 #[derive(Default)]
 pub(crate) struct Build {
@@ -194,7 +197,7 @@ fn parse_item(
     let mut recovered: Vec<ErrorRecovery<usize, Token<'_>, ()>> = Vec::new();
     let stream = tokens.iter().map(|&(t, s)| Ok((s.range().start, t, s.range().end)));
     let result = parser.parse(&mut build, &mut recovered, stream);
-    for e in &recovered {
+    for e in recovered.iter().take(MAX_ERRORS) {
         diagnostics.push(syntax_error(&e.error, source, tokens));
     }
     if let Some(span) = build.too_deep {
@@ -296,7 +299,8 @@ fn syntax_error(
         ParseError::InvalidToken { location } => (None, Span::new(*location, *location), &[][..]),
         ParseError::User { .. } => (None, Span::default(), &[][..]),
     };
-    let previous = tokens.iter().rev().find(|(_, s)| s.end <= span.start);
+    let before = tokens.partition_point(|(_, s)| s.end <= span.start);
+    let previous = before.checked_sub(1).and_then(|i| tokens.get(i));
     let shown = found.map_or("end".to_owned(), |t| describe(&t, source.slice(span)));
     let can = |sign: &str| expected.iter().any(|e| e.trim_matches('"') == sign);
     let starts_statement = found.is_some_and(|t| {

@@ -151,6 +151,27 @@ fn depth_is_an_error_and_no_overflow() {
     assert!(analyze(&Source::new("deep", text)).program.is_some());
 }
 
+/// Near the limit of size nothing is quadratic: this takes seconds, or hours.
+#[test]
+fn large_files_are_read() {
+    let kernel = |body: String| format!("kernel k(o: out tensor(i32)[N]) dims N grid (1) {{\n{body}}}");
+    let lines = |line: &dyn Fn(usize) -> String| (0..6_000).map(line).collect::<String>();
+    let texts = [
+        kernel(lines(&|i| format!("let a{i} = {i} + 1;\n"))),
+        kernel(lines(&|i| format!("let a{i} = b{i} + 1;\n"))),
+        kernel(lines(&|i| format!("let a{i} = b{i} +;\n"))),
+        lines(&|i| format!("kernel k{i}() grid (x) {{ }}\n")),
+        "(".repeat(1 << 18),
+        "@".repeat(1 << 18),
+        "kernel ".repeat(1 << 14),
+        format!("kernel k() grid (1) {{ {} }}", "let x = y; ".repeat(1 << 14)),
+    ];
+    for text in texts {
+        let source = Source::new("large", text);
+        let _ = render(&analyze(&source).diagnostics, &source, false);
+    }
+}
+
 /// A small generator of numbers, so that failures repeat.
 struct Random(u64);
 

@@ -86,6 +86,9 @@ pub(super) struct Checker<'a> {
 /// Levels of recursion of the checker, inlined functions included.
 const MAX_CHECK_DEPTH: u32 = 160;
 
+/// After so many errors of a kernel no nearest names are looked for.
+const MAX_SUGGESTIONS: usize = 100;
+
 impl<'a> Checker<'a> {
     pub(super) fn new(items: &'a Items<'a>) -> Checker<'a> {
         Checker {
@@ -195,8 +198,11 @@ impl<'a> Checker<'a> {
         if self.items.broken.contains(name) {
             return None;
         }
-        let candidates = self.visible().chain(super::literal::PREDEFINED.iter().map(|p| p.0));
-        let near = nearest(name, candidates).map(|n| format!("did you mean `{n}`?"));
+        // Each search looks at all names: enough is enough.
+        let many = self.diagnostics.len() > MAX_SUGGESTIONS;
+        let predefined = super::literal::PREDEFINED.iter().map(|p| p.0);
+        let near = if many { None } else { nearest(name, self.visible().chain(predefined)) };
+        let near = near.map(|n| format!("did you mean `{n}`?"));
         let dims: Vec<&str> = self.kernel.dims.iter().map(|d| d.name.as_str()).collect();
         let (code, message, label) = match self.place {
             Place::TensorDim => (
