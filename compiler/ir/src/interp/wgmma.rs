@@ -11,7 +11,7 @@ use super::program::{Machine, Value};
 use super::tiles::multiply_add;
 use super::{Fault, Mode, Res, TrapKind, malformed, stop};
 use crate::func::Op;
-use crate::layout::{LANES, Layout, OperandView, acc_cols, acc_rows};
+use crate::layout::{LANES, Layout, OperandView, WARPGROUP, acc_cols, acc_layout, acc_rows};
 use crate::types::{Elem, Type};
 use std::rc::Rc;
 
@@ -157,8 +157,13 @@ impl Machine<'_> {
             Some(Type::InFlight(t)) => t.clone(),
             _ => return malformed("the result is not in flight"),
         };
-        let (Some(Layout::Acc { wgm, wgn }), &[m, n], Elem::F32) = (&ty.layout, &ty.shape[..], ty.elem)
-        else {
+        let (&[m, n], Elem::F32) = (&ty.shape[..], ty.elem) else {
+            return malformed(format!("{ty} is not an accumulator"));
+        };
+        // Before layouts are assigned it is the one that it will get.
+        let groups = (self.func.warps.unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        let layout = ty.layout.clone().unwrap_or_else(|| acc_layout(m, n, groups, trans_b));
+        let Layout::Acc { wgm, wgn } = &layout else {
             return malformed(format!("{ty} is not an accumulator"));
         };
         let (rows, cols) = (acc_rows(m, *wgm), acc_cols(n, *wgn));

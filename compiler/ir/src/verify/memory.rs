@@ -2,7 +2,7 @@
 
 use super::{Check, Checker, ensure};
 use crate::func::{Op, ValueId};
-use crate::layout::{Layout, SWIZZLE_ALIGN, Shared, acc_cols, acc_rows};
+use crate::layout::{Layout, SWIZZLE_ALIGN, Shared, WARPGROUP, acc_cols, acc_layout, acc_rows};
 use crate::ops::Kind;
 use crate::types::{BufferType, Elem, TensorType, TileType, Type};
 
@@ -170,7 +170,14 @@ impl Checker<'_> {
         self.counts(op, 2 + acc as usize, 1)?;
         let ty = self.func.ty(op.results[0]);
         let Type::InFlight(t) = ty else { return Err(format!("the result is {ty}, not in flight")) };
-        let (Some(Layout::Acc { wgm, wgn }), &[m, n], Elem::F32) = (&t.layout, &t.shape[..], t.elem) else {
+        let (&[m, n], Elem::F32) = (&t.shape[..], t.elem) else {
+            return Err(format!("{t} is not an accumulator"));
+        };
+        // Before layouts are assigned it is the one that it will get.
+        let groups = (self.func.warps.unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        let layout = t.layout.clone().unwrap_or_else(|| acc_layout(m, n, groups, trans_b));
+        ensure!(t.layout.is_some() || !self.laid_out, "{t} has no layout");
+        let Layout::Acc { wgm, wgn } = &layout else {
             return Err(format!("{t} is not an accumulator"));
         };
         let (rows, cols) = (acc_rows(m, *wgm), acc_cols(n, *wgn));

@@ -336,7 +336,7 @@ fn half_way_through_the_pipeline() {
     let p = Product { generic: true, mistake: Mistake::NoFence, ..Product::new(48, 72, 64) };
     let mut f = p.func();
     for ty in &mut f.values {
-        if let Type::Tile(t) = ty {
+        if let Type::Tile(t) | Type::InFlight(t) = ty {
             t.layout = None;
         }
     }
