@@ -19,7 +19,13 @@ struct Smem {
 }
 
 impl Lower<'_> {
-    pub(super) fn wgmma(&mut self, op: &Op, trans_a: bool, trans_b: bool, acc: bool) -> Result<Vec<V>, Failure> {
+    pub(super) fn wgmma(
+        &mut self,
+        op: &Op,
+        trans_a: bool,
+        trans_b: bool,
+        acc: bool,
+    ) -> Result<Vec<V>, Failure> {
         let t = self.tile_type(op.result())?;
         let Some(Layout::Acc { wgm, wgn }) = t.layout else {
             return Err(Failure::Bug(format!("{t} is not an accumulator")));
@@ -36,7 +42,8 @@ impl Lower<'_> {
         };
         let kind = if b.elem == Elem::BF16 { "bf16" } else { "f16" };
         let b_smem = self.operand(op.operands[1], trans_b, cols, wgn, 1)?;
-        let a_smem = if registers { None } else { Some(self.operand(op.operands[0], !trans_a, rows, wgm, wgn)?) };
+        let a_smem =
+            if registers { None } else { Some(self.operand(op.operands[0], !trans_a, rows, wgm, wgn)?) };
         let a_regs = if registers { self.tile(op.operands[0])? } else { vec![] };
         let c_regs = if acc { self.tile(op.operands[2])? } else { vec![] };
 
@@ -52,7 +59,10 @@ impl Lower<'_> {
             } else {
                 vec![]
             };
-            out.extend(self.stage(kind, cols, k, c, &a_words, a_smem.as_ref().map(|a| (a, block * 64)), &b_smem));
+            // One group for the whole product.
+            let commit = block == rows / 64 - 1;
+            let a = a_smem.as_ref().map(|a| (a, block * 64));
+            out.extend(self.stage(kind, cols, k, c, &a_words, a, &b_smem, commit));
         }
         Ok(out)
     }
@@ -69,7 +79,14 @@ impl Lower<'_> {
 
     /// An operand's descriptor for this warpgroup. `splits` warpgroups share its rows (or columns), and the
     /// warpgroup's index along them is `warpgroup / stride % splits`.
-    fn operand(&mut self, v: ValueId, k_major: bool, each: i64, splits: i64, stride: i64) -> Result<Smem, Failure> {
+    fn operand(
+        &mut self,
+        v: ValueId,
+        k_major: bool,
+        each: i64,
+        splits: i64,
+        stride: i64,
+    ) -> Result<Smem, Failure> {
         let at = self.buffer(v)?;
         let Type::Buffer(b) = self.func.ty(v).clone() else {
             return Err(Failure::Bug("an operand that is no buffer".into()));
@@ -96,7 +113,7 @@ impl Lower<'_> {
         Ok(Smem { low, high: (fixed >> 32) as u32, view })
     }
 
-    /// One 64-row stage: fence, every K step, commit.
+    /// One 64-row stage: fence, every K step, and the commit after the last stage.
     #[allow(clippy::too_many_arguments)]
     fn stage(
         &mut self,
@@ -107,6 +124,7 @@ impl Lower<'_> {
         a_words: &[V],
         a: Option<(&Smem, i64)>,
         b: &Smem,
+        commit: bool,
     ) -> Vec<V> {
         let regs = (n / 2) as usize;
         let mut constraints = vec!["=f".to_string(); regs];
@@ -140,10 +158,18 @@ impl Lower<'_> {
             if step < 2 {
                 let _ = write!(text, "setp.ne.b32 p, {scale}, 0;\\0A");
             }
-            let _ = write!(text, "add.u32 t, ${b_low}, {};\\0Amov.b64 db, {{t, hb}};\\0A", b.view.offset(0, at) >> 4);
+            let _ = write!(
+                text,
+                "add.u32 t, ${b_low}, {};\\0Amov.b64 db, {{t, hb}};\\0A",
+                b.view.offset(0, at) >> 4
+            );
             let a_text = match a {
                 Some((s, row)) => {
-                    let _ = write!(text, "add.u32 t, ${a_low}, {};\\0Amov.b64 da, {{t, ha}};\\0A", s.view.offset(row, at) >> 4);
+                    let _ = write!(
+                        text,
+                        "add.u32 t, ${a_low}, {};\\0Amov.b64 da, {{t, ha}};\\0A",
+                        s.view.offset(row, at) >> 4
+                    );
                     "da".to_string()
                 }
                 None => {
@@ -161,7 +187,7 @@ impl Lower<'_> {
                 "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{d}}}, {a_text}, db, p, 1, 1, {trans};\\0A"
             );
         }
-        text.push_str("wgmma.commit_group.sync.aligned;\\0A}");
+        text.push_str(if commit { "wgmma.commit_group.sync.aligned;\\0A}" } else { "}" });
         self.e.asm(&text, &constraints.join(","), &operands, &vec![F32; regs], true)
     }
 

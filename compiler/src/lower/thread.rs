@@ -1,6 +1,6 @@
 //! Which thread this is, and where the elements that it holds lie.
 
-use super::emit::{Emit, I1, I32, V};
+use super::emit::{Emit, I32, V};
 use flashc_ir::Distribution;
 use std::collections::HashMap;
 
@@ -11,7 +11,6 @@ pub(super) struct Threads {
     lane: V,
     /// Index of the warp, the same register in all its threads.
     pub(super) warp: V,
-    warps: i64,
     bases: HashMap<(Vec<i64>, Vec<i64>), V>,
     owners: HashMap<(Vec<usize>, Vec<usize>), Option<V>>,
     first: Option<V>,
@@ -26,7 +25,7 @@ impl Threads {
             let lane = e.bin("andi", tid, mask);
             let warp = e.bin("shrui", tid, five);
             let warp = e.op("nvvm.shfl.sync", "kind = #nvvm<shfl_kind idx>", &[all, warp, zero, clamp], I32);
-            Threads { tid, lane, warp, warps, bases: HashMap::new(), owners: HashMap::new(), first: None }
+            Threads { tid, lane, warp, bases: HashMap::new(), owners: HashMap::new(), first: None }
         })
     }
 
@@ -68,7 +67,8 @@ impl Threads {
                 end += 1;
             }
             if offsets[bit] != 0 {
-                let (shift, mask, scale) = (e.i32(bit as i64), e.i32((1 << (end - bit)) - 1), e.i32(offsets[bit]));
+                let (shift, mask, scale) =
+                    (e.i32(bit as i64), e.i32((1 << (end - bit)) - 1), e.i32(offsets[bit]));
                 let part = e.in_prologue(|e| {
                     let x = e.bin("shrui", self.lane, shift);
                     let x = e.bin("andi", x, mask);
@@ -87,13 +87,17 @@ impl Threads {
             return None;
         }
         let n = offsets.len() as i64;
-        let digits: Vec<(i64, i64)> =
-            (1..n).flat_map(|a| (2..=n).map(move |b| (a, b))).filter(|(a, b)| a * b <= n && n % (a * b) == 0).collect();
+        let digits: Vec<(i64, i64)> = (1..n)
+            .flat_map(|a| (2..=n).map(move |b| (a, b)))
+            .filter(|(a, b)| a * b <= n && n % (a * b) == 0)
+            .collect();
         let term = |(a, b): (i64, i64), w: i64| w / a % b;
         // The coefficient of a digit is the offset of the warp where it alone is 1.
         let coefficient = |(a, _): (i64, i64)| offsets[a as usize];
         let fits = |terms: &[(i64, i64)]| {
-            (0..n).all(|w| offsets[w as usize] == terms.iter().map(|t| term(*t, w) * coefficient(*t)).sum::<i64>())
+            (0..n).all(|w| {
+                offsets[w as usize] == terms.iter().map(|t| term(*t, w) * coefficient(*t)).sum::<i64>()
+            })
         };
         let one = digits.iter().map(|d| vec![*d]).find(|t| fits(t));
         let found = one.or_else(|| {
@@ -153,7 +157,6 @@ impl Threads {
             let w = e.in_prologue(|e| e.icmp(0, x, one));
             v = Some(v.map_or(w, |v| e.in_prologue(|e| e.bin("andi", v, w))));
         }
-        debug_assert!(v.is_none_or(|v| v.ty == I1) && owner.len() as i64 == self.warps);
         self.owners.insert(key, v);
         v
     }

@@ -61,7 +61,15 @@ pub struct Placed {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for p in &self.buffers {
-            writeln!(f, "{:>7} .. {:>7}  %{} live {}..{}", p.offset, p.offset + p.bytes, p.buffer.0, p.live.0, p.live.1)?;
+            writeln!(
+                f,
+                "{:>7} .. {:>7}  %{} live {}..{}",
+                p.offset,
+                p.offset + p.bytes,
+                p.buffer.0,
+                p.live.0,
+                p.live.1
+            )?;
         }
         writeln!(f, "{:>7} bytes, {} barriers", self.bytes, self.barriers.len())
     }
@@ -136,7 +144,13 @@ fn number(
         match &op.kind {
             Kind::Alloc { .. } => {
                 if let Type::Buffer(b) = func.ty(op.result()) {
-                    let p = Placed { buffer: op.result(), live: (*clock, *clock), offset: 0, bytes: b.bytes(), loc: op.loc.clone() };
+                    let p = Placed {
+                        buffer: op.result(),
+                        live: (*clock, *clock),
+                        offset: 0,
+                        bytes: b.bytes(),
+                        loc: op.loc.clone(),
+                    };
                     plan.buffers.push(p);
                 }
                 continue;

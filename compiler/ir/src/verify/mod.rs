@@ -1,6 +1,6 @@
 //! What must hold after every pass; see [`verify`].
 //!
-//! - [`layouts`]: shapes and layouts that a tile can have
+//! - `layouts`: shapes and layouts that a tile can have
 //! - `values`: scalars and tiles
 //! - `memory`: tensors, shared memory, asynchrony
 //!
