@@ -62,20 +62,25 @@ fn measure(
         "set": set,
         "dims": dims,
         "variant": artifact.variants[plan.variant].name,
-        "median_us": stats.median_us,
-        "min_us": stats.min_us,
-        "max_us": stats.max_us,
+        "median_us": rounded(stats.median_us),
+        "min_us": rounded(stats.min_us),
+        "max_us": rounded(stats.max_us),
         "calls": stats.n,
-        "gb_per_s": launch.bytes() as f64 / seconds * 1e-9,
+        "gb_per_s": rounded(launch.bytes() as f64 / seconds * 1e-9),
         "registers": resources.registers,
         "local_bytes": resources.local_bytes,
         "shared_bytes": artifact.variants[plan.variant].shared_bytes,
         "gpu": gpu.facts().name,
     });
     if let (Some(flops), Value::Object(fields)) = (flops(&header.reference, &launch.inputs), &mut line) {
-        fields.insert("tflop_per_s".into(), json!(flops / seconds * 1e-12));
+        fields.insert("tflop_per_s".into(), json!(rounded(flops / seconds * 1e-12)));
     }
     Ok(line)
+}
+
+/// To the second decimal: more is noise.
+fn rounded(x: f64) -> f64 {
+    (x * 100.0).round() / 100.0
 }
 
 /// Useful floating-point operations, where the convention is settled: products of matrices, and attention's
