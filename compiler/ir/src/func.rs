@@ -96,15 +96,7 @@ impl Func {
 
     /// Calls `f` on every operation, outer before inner, in program order.
     pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Op)) {
-        fn go<'a>(b: &'a Block, f: &mut dyn FnMut(&'a Op)) {
-            for op in &b.ops {
-                f(op);
-                for r in &op.regions {
-                    go(r, f);
-                }
-            }
-        }
-        go(&self.body, f);
+        walk_block(&self.body, f);
     }
 
     /// Every use of every value: the operations that read it, in program order.
@@ -127,6 +119,16 @@ impl Func {
             }
         });
         defs
+    }
+}
+
+/// Calls `f` on every operation of a block, outer before inner, in program order.
+pub fn walk_block<'a>(b: &'a Block, f: &mut dyn FnMut(&'a Op)) {
+    for op in &b.ops {
+        f(op);
+        for r in &op.regions {
+            walk_block(r, f);
+        }
     }
 }
 

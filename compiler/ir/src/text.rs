@@ -147,6 +147,16 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
             flags.join(", ")
         }
         Kind::WgmmaWait { pending } => format!("pending = {pending} : i64"),
+        Kind::Roles { roles } => {
+            let each = |f: &dyn Fn(&Role) -> String| roles.iter().map(f).collect::<Vec<_>>().join(", ");
+            format!(
+                "names = [{}], warps = array<i64: {}>, registers = array<i64: {}>",
+                each(&|r| format!("\"{}\"", r.name)),
+                each(&|r| r.warps.to_string()),
+                each(&|r| r.registers.to_string())
+            )
+        }
+        Kind::TurnWait { turns } | Kind::TurnPass { turns } => format!("turns = {turns} : i64"),
         _ => String::new(),
     };
     (name, inherent, discardable)
@@ -246,6 +256,18 @@ pub fn kind_from_mlir(
             acc: operands == 3,
         },
         ("sm90", "wgmma_wait") => Kind::WgmmaWait { pending: int("pending")? },
+        ("sm90", "roles") => {
+            let (warps, registers) = (ints("warps")?, ints("registers")?);
+            let names = attr("names").unwrap_or_default();
+            let names = names.trim_matches(['[', ']']).split(',').map(|n| n.trim().trim_matches('"').to_string());
+            let roles = names.zip(warps.iter().zip(&registers));
+            let role = |(name, (w, r)): (String, (&usize, &usize))| Role { name, warps: *w as i64, registers: *r as i64 };
+            Kind::Roles { roles: roles.map(role).collect() }
+        }
+        ("sm90", "slot") => Kind::Slot,
+        ("sm90", "barrier_arrive") => Kind::BarrierArrive,
+        ("sm90", "turn_wait") => Kind::TurnWait { turns: int("turns")? },
+        ("sm90", "turn_pass") => Kind::TurnPass { turns: int("turns")? },
         ("sm90", "fence_async") => Kind::FenceAsync,
         ("sm90", "cta_barrier") => Kind::CtaBarrier,
         ("arith" | "tile", _) => {
@@ -405,6 +427,19 @@ impl<'a> Reader<'a> {
             self.want(">")?;
             self.want(">")?;
             Ok(Type::Buffer(BufferType { shape, elem, layout: Shared { swizzle } }))
+        } else if self.eat("!sm90.ring<") {
+            let n = self.int()?;
+            self.want(",")?;
+            let inner = self.ty()?;
+            self.want(">")?;
+            match inner {
+                Type::Buffer(b) => Ok(Type::Ring(b, n)),
+                _ => bad(self.s, "a ring of buffers"),
+            }
+        } else if self.eat("!sm90.barrier_ring<") {
+            let n = self.int()?;
+            self.want(">")?;
+            Ok(Type::BarrierRing(n))
         } else if self.eat("!sm90.barrier") {
             Ok(Type::Barrier)
         } else if self.eat("!sm90.inflight<") {

@@ -1,6 +1,6 @@
 //! Which thread this is, and where the elements that it holds lie.
 
-use super::emit::{Emit, I1, I32, V};
+use super::emit::{Emit, I32, V};
 use flashc_ir::Distribution;
 use std::collections::HashMap;
 
@@ -11,7 +11,6 @@ pub(super) struct Threads {
     lane: V,
     /// Index of the warp, the same register in all its threads.
     pub(super) warp: V,
-    warps: i64,
     bases: HashMap<(Vec<i64>, Vec<i64>), V>,
     owners: HashMap<(Vec<usize>, Vec<usize>), Option<V>>,
     first: Option<V>,
@@ -26,7 +25,7 @@ impl Threads {
             let lane = e.bin("andi", tid, mask);
             let warp = e.bin("shrui", tid, five);
             let warp = e.op("nvvm.shfl.sync", "kind = #nvvm<shfl_kind idx>", &[all, warp, zero, clamp], I32);
-            Threads { tid, lane, warp, warps, bases: HashMap::new(), owners: HashMap::new(), first: None }
+            Threads { tid, lane, warp, bases: HashMap::new(), owners: HashMap::new(), first: None }
         })
     }
 
@@ -153,7 +152,6 @@ impl Threads {
             let w = e.in_prologue(|e| e.icmp(0, x, one));
             v = Some(v.map_or(w, |v| e.in_prologue(|e| e.bin("andi", v, w))));
         }
-        debug_assert!(v.is_none_or(|v| v.ty == I1) && owner.len() as i64 == self.warps);
         self.owners.insert(key, v);
         v
     }

@@ -136,7 +136,7 @@ pub fn plan(func: &Func) -> Plan {
         }
     });
     let biggest = func.values.iter().filter_map(Type::as_tile).map(TileType::len).max().unwrap_or(1);
-    let warps = func.warps.unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
+    let warps = computing_warps(func).unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
 
     let mut chosen: HashMap<u32, Layout> = HashMap::new();
     for (v, l) in anchors.into_iter().chain(wishes) {
@@ -156,6 +156,17 @@ pub fn plan(func: &Func) -> Plan {
     }
     let layouts = open.iter().map(|v| (*v, chosen[&classes.find(*v)].clone())).collect();
     Plan { warps, layouts }
+}
+
+/// Warps that hold tiles: those of the first role, or all.
+fn computing_warps(func: &Func) -> Option<i64> {
+    let mut first = None;
+    func.walk(&mut |op| {
+        if let Kind::Roles { roles } = &op.kind {
+            first = roles.first().map(|r| r.warps);
+        }
+    });
+    first.or(func.warps)
 }
 
 /// Bytes of the narrowest element type in a class that memory is accessed with: its 16-byte runs decide.
@@ -279,7 +290,7 @@ impl NextPow2 for i64 {
 /// Gives every tile its layout and inserts conversions where an operation wants another.
 fn apply(func: &Func, plan: &Plan) -> Func {
     let mut f = func.clone();
-    f.warps = Some(plan.warps);
+    f.warps = func.warps.or(Some(plan.warps));
     for (v, l) in &plan.layouts {
         if let Type::Tile(t) = &mut f.values[v.0 as usize] {
             t.layout = Some(l.clone());

@@ -226,6 +226,6 @@ impl Apply<'_> {
 }
 
 /// Does an operation, or one inside it, use this value?
-fn mentions(op: &Op, v: ValueId) -> bool {
+pub(super) fn mentions(op: &Op, v: ValueId) -> bool {
     op.operands.contains(&v) || op.regions.iter().any(|r| r.ops.iter().any(|o| mentions(o, v)))
 }
