@@ -28,6 +28,8 @@ mod emit;
 mod expr;
 mod host;
 mod stmt;
+#[cfg(test)]
+mod tests;
 
 use crate::import::emit::Emit;
 use flashc_front::codes::Code;

@@ -229,7 +229,7 @@ pub fn front(
     observer.phase("import", "");
     let imported = import::import(&source, kernel, &bound).map_err(|ds| user(ds, &source, options))?;
     if let Err(violations) = flashc_ir::verify::verify(&imported.func) {
-        let text: Vec<_> = violations.iter().map(|v| v.to_string()).collect();
+        let text: Vec<_> = violations.iter().map(|v| format!("line {}: {}", v.loc.line, v.message)).collect();
         let before = flashc_ir::text::print_module(&imported.func);
         return Err(Failure::Bug { pass: "import".into(), message: text.join("; "), before });
     }

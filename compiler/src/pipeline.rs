@@ -181,7 +181,7 @@ pub fn run(
         };
         let next = next.map_err(stop)?;
         if let Err(violations) = flashc_ir::verify::verify(&next) {
-            let text: Vec<_> = violations.iter().map(|v| v.to_string()).collect();
+            let text: Vec<_> = violations.iter().map(|v| format!("line {}: {}", v.loc.line, v.message)).collect();
             return Err(stop(Failure::Bug(format!("the function after it is malformed: {}", text.join("; ")))));
         }
         if observer.wants(pass.name) {

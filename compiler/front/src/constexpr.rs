@@ -90,9 +90,7 @@ impl ConstExpr {
     }
 
     fn atom(atom: Atom) -> ConstExpr {
-        ConstExpr {
-            terms: BTreeMap::from([(vec![atom], 1)]),
-        }
+        ConstExpr { terms: BTreeMap::from([(vec![atom], 1)]) }
     }
 
     /// The monomials and their coefficients.
@@ -165,11 +163,7 @@ impl ConstExpr {
 
     /// Negation.
     pub fn neg(&self) -> ConstExpr {
-        let terms = self
-            .terms
-            .iter()
-            .map(|(a, &c)| (a.clone(), c.wrapping_neg()))
-            .collect();
+        let terms = self.terms.iter().map(|(a, &c)| (a.clone(), c.wrapping_neg())).collect();
         ConstExpr { terms }
     }
 
@@ -285,9 +279,9 @@ impl ConstExpr {
 
     /// As source text, with the names of constants and dimensions.
     pub fn display(&self, names: &dyn Fn(&Atom) -> String) -> String {
-        // Terms with atoms first, the constant term last, as people write them.
+        // As people write them: `D + 2`, `256 - D`.
         let mut terms: Vec<_> = self.terms.iter().collect();
-        terms.sort_by_key(|(atoms, c)| (atoms.is_empty(), **c < 0));
+        terms.sort_by_key(|(atoms, c)| (**c < 0, atoms.is_empty()));
         let mut out = String::new();
         for (atoms, &c) in terms {
             let sign = if c < 0 { "-" } else { "+" };
@@ -316,11 +310,7 @@ impl ConstExpr {
 fn eval_atom(a: &Atom, atom: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
     match a {
         Atom::Op(ConstOp::Select, args) => {
-            let pick = if args.first()?.eval(atom)? != 0 {
-                args.get(1)?
-            } else {
-                args.get(2)?
-            };
+            let pick = if args.first()?.eval(atom)? != 0 { args.get(1)? } else { args.get(2)? };
             pick.eval(atom)
         }
         Atom::Op(op, args) => {
@@ -351,10 +341,7 @@ fn apply(op: ConstOp, values: &[i64]) -> i64 {
         ConstOp::And => a & b,
         ConstOp::Or => a | b,
         ConstOp::Xor => a ^ b,
-        ConstOp::Shl => u32::try_from(b)
-            .ok()
-            .and_then(|b| a.checked_shl(b))
-            .unwrap_or(0),
+        ConstOp::Shl => u32::try_from(b).ok().and_then(|b| a.checked_shl(b)).unwrap_or(0),
         ConstOp::Shr => a >> u32::try_from(b).unwrap_or(31).min(31),
         ConstOp::Eq => i32::from(a == b),
         ConstOp::Lt => i32::from(a < b),
@@ -370,19 +357,10 @@ fn apply(op: ConstOp, values: &[i64]) -> i64 {
     i64::from(value)
 }
 
-fn display_op(
-    op: ConstOp,
-    args: &[ConstExpr],
-    alone: bool,
-    names: &dyn Fn(&Atom) -> String,
-) -> String {
+fn display_op(op: ConstOp, args: &[ConstExpr], alone: bool, names: &dyn Fn(&Atom) -> String) -> String {
     let wrapped = |e: &ConstExpr| {
         let text = e.display(names);
-        if text.contains(' ') && !text.ends_with(')') {
-            format!("({text})")
-        } else {
-            text
-        }
+        if text.contains(' ') && !text.ends_with(')') { format!("({text})") } else { text }
     };
     let infix = match op {
         ConstOp::Mul => "*",
@@ -407,11 +385,7 @@ fn display_op(
             return format!("{name}({})", args.join(", "));
         }
     };
-    let text = args
-        .iter()
-        .map(wrapped)
-        .collect::<Vec<_>>()
-        .join(&format!(" {infix} "));
+    let text = args.iter().map(wrapped).collect::<Vec<_>>().join(&format!(" {infix} "));
     if alone { text } else { format!("({text})") }
 }
 
@@ -453,14 +427,8 @@ mod tests {
         let half = ConstExpr::op(ConstOp::Div, vec![bm(), ConstExpr::int(2)]);
         assert_eq!(half.display(&names), "BM / 2");
         assert_eq!(half.eval(&|_| Some(7)), Some(3));
-        assert_eq!(
-            apply(ConstOp::Div, &[i64::from(i32::MIN), -1]),
-            i64::from(i32::MIN)
-        );
-        assert_eq!(
-            (apply(ConstOp::Div, &[5, 0]), apply(ConstOp::Rem, &[5, 0])),
-            (0, 5)
-        );
+        assert_eq!(apply(ConstOp::Div, &[i64::from(i32::MIN), -1]), i64::from(i32::MIN));
+        assert_eq!((apply(ConstOp::Div, &[5, 0]), apply(ConstOp::Rem, &[5, 0])), (0, 5));
         assert_eq!(apply(ConstOp::CeilDiv, &[-7, 2]), -3);
         assert_eq!(apply(ConstOp::CeilDiv, &[7, 2]), 4);
     }

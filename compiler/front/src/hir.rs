@@ -6,6 +6,7 @@
 //!
 //! There is no tuple, no user function, no literal without a type, no method to change a program.
 
+mod ops;
 mod print;
 mod specialize;
 
@@ -13,6 +14,7 @@ use crate::constexpr::ConstExpr;
 use crate::source::Span;
 use crate::types::{Elem, ElemRef, Ty};
 
+pub use ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 pub use specialize::{Bound, MAX_TILE_ELEMENTS, SpecValue, Specialization};
 
 macro_rules! id {
@@ -284,8 +286,8 @@ pub struct Expr {
 pub enum ExprKind {
     /// A scalar literal of the expression's type.
     Literal(Literal),
-    /// A constant parameter: i32 or bool.
-    ConstParam(GenericId),
+    /// A value known from the specialization alone, i32 or bool; the expression's `constant` is the same.
+    Const(ConstExpr),
     /// A runtime dimension: i32.
     Dim(DimId),
     /// A scalar parameter.
@@ -314,7 +316,8 @@ pub enum ExprKind {
     /// `a * b + c` rounded once; floats.
     Fma(Box<Expr>, Box<Expr>, Box<Expr>),
     /// To the expression's element type. Float to float rounds to nearest even; to fp8 it saturates. Float to integer truncates and
-    /// saturates, NaN gives 0. Integer to integer keeps the low bits. To bool is `!= 0`.
+    /// saturates, NaN gives 0. Integer to integer keeps the low bits. To bool is `!= 0`, from
+    /// bool gives 0 or 1.
     Cast(Box<Expr>),
     /// Read a tile, or a scalar when every item is `At`. Elements outside the tensor are 0.
     Load {
@@ -369,7 +372,7 @@ pub enum ExprKind {
 /// A value written in the source. It fits the expression's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Literal {
-    /// Of an integer type.
+    /// Of an integer type, or of a type parameter not all of whose choices are floats.
     Int(i128),
     /// Of a float type, not yet rounded to it; may be infinite.
     Float(f64),
@@ -398,76 +401,6 @@ pub enum IndexItem {
         /// Where it stands.
         span: Span,
     },
-}
-
-/// Operations on one operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[rustfmt::skip]
-#[allow(missing_docs, reason = "each is the builtin of that name")]
-pub enum UnaryOp {
-    /// `-x`; integers wrap.
-    Neg,
-    /// `!x` of a bool.
-    Not,
-    /// `~x` of an integer.
-    BitNot,
-    /// Of integers (wraps at the least one) and floats.
-    Abs,
-    Floor, Ceil, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Sin, Cos, Tanh, Erf, Sigmoid,
-}
-
-/// Operations on two operands of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinaryOp {
-    /// Integers wrap.
-    Add,
-    /// Integers wrap.
-    Sub,
-    /// Integers wrap.
-    Mul,
-    /// Integers truncate toward zero, `x / 0 == 0`.
-    Div,
-    /// Sign of the dividend, `x % 0 == x`; floats as C's fmod.
-    Rem,
-    /// Integer division rounding up; `cdiv(x, 0) == 0`.
-    CeilDiv,
-    /// The smaller; a NaN operand loses against a number.
-    Min,
-    /// The larger; a NaN operand loses against a number.
-    Max,
-    /// Of integers bit by bit, of bools logical (both sides are evaluated).
-    And,
-    /// Of integers bit by bit, of bools logical (both sides are evaluated).
-    Or,
-    /// Of integers bit by bit, of bools `!=`.
-    Xor,
-    /// 0 when the distance is not below the width.
-    Shl,
-    /// Arithmetic for signed integers; all sign bits when the distance is not below the width.
-    Shr,
-}
-
-/// Comparisons. Of floats they are ordered, except that `!=` is true with a NaN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the usual ones")]
-pub enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-/// Reductions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReduceOp {
-    /// Sum; of integers it wraps.
-    Sum,
-    /// Largest; NaNs lose against numbers.
-    Max,
-    /// Smallest; NaNs lose against numbers.
-    Min,
 }
 
 /// A condition that needs the values of constants. `Kernel::specialize` checks it.

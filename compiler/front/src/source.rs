@@ -19,18 +19,12 @@ impl Span {
     /// The range `start..end`.
     pub fn new(start: usize, end: usize) -> Span {
         let clip = |x: usize| u32::try_from(x).unwrap_or(u32::MAX);
-        Span {
-            start: clip(start),
-            end: clip(end.max(start)),
-        }
+        Span { start: clip(start), end: clip(end.max(start)) }
     }
 
     /// The smallest range that holds both.
     pub fn to(self, other: Span) -> Span {
-        Span {
-            start: self.start.min(other.start),
-            end: self.end.max(other.end),
-        }
+        Span { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
     /// As a range of byte offsets.
@@ -51,17 +45,10 @@ impl Source {
     /// A source from text. `analyze` reports a text over `MAX_SOURCE_BYTES`.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         let text = text.into();
-        let starts = text
-            .bytes()
-            .enumerate()
-            .filter(|&(_, b)| b == b'\n')
-            .map(|(i, _)| Span::new(i + 1, i + 1).start);
+        let starts =
+            text.bytes().enumerate().filter(|&(_, b)| b == b'\n').map(|(i, _)| Span::new(i + 1, i + 1).start);
         let line_starts = std::iter::once(0).chain(starts).collect();
-        Source {
-            name: name.into(),
-            text,
-            line_starts,
-        }
+        Source { name: name.into(), text, line_starts }
     }
 
     /// A source from the bytes of a file: an error if they are too many or no UTF-8. The diagnostic's span is empty
@@ -82,7 +69,9 @@ impl Source {
                     Diagnostic::new(
                         Code::InvalidUtf8,
                         Span::default(),
-                        format!("this file is not UTF-8 text: byte 0x{byte:02x} in line {line} (offset {at})"),
+                        format!(
+                            "this file is not UTF-8 text: byte 0x{byte:02x} in line {line} (offset {at})"
+                        ),
                     )
                     .label("a program is UTF-8 text")
                     .help("save the file as UTF-8; if it is not a program, check the path"),
@@ -110,25 +99,17 @@ impl Source {
     pub fn line_col(&self, offset: u32) -> (u32, u32) {
         let line = self.line_starts.partition_point(|&s| s <= offset).max(1);
         let start = self.line_starts[line - 1] as usize;
-        let col = self
-            .text
-            .get(start..offset as usize)
-            .map_or(0, |s| s.chars().count());
+        let col = self.text.get(start..offset as usize).map_or(0, |s| s.chars().count());
         (line as u32, col as u32 + 1)
     }
 }
 
 /// The diagnostic for a source over the limit.
 pub(crate) fn too_large(bytes: usize, span: Span) -> Diagnostic {
-    let mib = |b: usize| b as f64 / f64::from(1 << 20);
     Diagnostic::new(
         Code::FileTooLarge,
         span,
-        format!(
-            "this file has {:.1} MiB; the limit is {:.0} MiB",
-            mib(bytes),
-            mib(MAX_SOURCE_BYTES)
-        ),
+        format!("this file has {bytes} bytes; the limit is {MAX_SOURCE_BYTES} (4 MiB)"),
     )
     .label("too large to be a program")
     .help("split the program into several files, or check that this is the right file")

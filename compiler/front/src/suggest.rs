@@ -1,10 +1,7 @@
 //! Nearest names, for "did you mean".
 
 /// The candidate closest to `name`, if it is close enough to be a slip of the pen.
-pub(crate) fn nearest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match name.chars().count() {
         0..=2 => 1,
         3..=5 => 2,

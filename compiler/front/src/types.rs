@@ -197,11 +197,7 @@ impl Ty {
     /// The tile type, or the scalar where the shape has no axis.
     pub fn new(elem: impl Into<ElemRef>, shape: Shape) -> Ty {
         let elem = elem.into();
-        if shape.is_empty() {
-            Ty::Scalar(elem)
-        } else {
-            Ty::Tile { elem, shape }
-        }
+        if shape.is_empty() { Ty::Scalar(elem) } else { Ty::Tile { elem, shape } }
     }
 
     /// A scalar.

@@ -250,16 +250,18 @@ impl Builder {
     /// Copies an operation with its operands mapped, and its regions too; its results get the same
     /// types, and the map learns them.
     pub fn copy(&mut self, old: &Func, op: &Op, map: &mut HashMap<ValueId, ValueId>) {
-        self.copy_with(old, op, map, &mut |_, _, _, _| false);
+        self.copy_with(old, op, map, &mut |_, _, _, _| Step::Copy);
     }
 
-    /// As [`Builder::copy`], but `custom` sees each operation first, inner ones included, and returns
-    /// true if it has built something in its place.
+    /// As [`Builder::copy`], but `custom` sees each operation first, inner ones included, and says what to
+    /// do with it.
     pub fn copy_with(&mut self, old: &Func, op: &Op, map: &mut HashMap<ValueId, ValueId>, custom: &mut Rewrite<'_>) {
         self.loc = op.loc.clone();
-        if custom(self, old, op, map) {
-            return;
-        }
+        let operands = match custom(self, old, op, map) {
+            Step::Done => return,
+            Step::Copy => op.operands.iter().map(|v| map[v]).collect(),
+            Step::With(operands) => operands,
+        };
         let mut regions = vec![];
         for r in &op.regions {
             let types: Vec<_> = r.args.iter().map(|v| old.ty(*v).clone()).collect();
@@ -271,7 +273,6 @@ impl Builder {
             regions.push(self.open.pop().expect("begin opened it"));
         }
         self.loc = op.loc.clone();
-        let operands: Vec<_> = op.operands.iter().map(|v| map[v]).collect();
         let types: Vec<_> = op.results.iter().map(|v| old.ty(*v).clone()).collect();
         let results = self.op_with(op.kind.clone(), &operands, &types, regions);
         map.extend(op.results.iter().copied().zip(results));
@@ -289,8 +290,19 @@ impl Builder {
     }
 }
 
+/// What a rewrite does with an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// It has built what replaces it, and told the map.
+    Done,
+    /// Copy it, operands mapped.
+    Copy,
+    /// Copy it with these operands (of the new function).
+    With(Vec<ValueId>),
+}
+
 /// See [`Builder::copy_with`].
-pub type Rewrite<'a> = dyn FnMut(&mut Builder, &Func, &Op, &mut HashMap<ValueId, ValueId>) -> bool + 'a;
+pub type Rewrite<'a> = dyn FnMut(&mut Builder, &Func, &Op, &mut HashMap<ValueId, ValueId>) -> Step + 'a;
 
 fn new_value(func: &mut Func, ty: Type) -> ValueId {
     func.values.push(ty);

@@ -210,6 +210,17 @@ pub fn acc_cols(n: i64, wgn: i64) -> i64 {
     round_up(n, 8 * wgn) / wgn
 }
 
+/// The accumulator layout of an `m` × `n` product over so many warpgroups: along M as far as it has blocks
+/// of 64 rows, the rest along N where columns divide; else along M over padding. `trans_b` says that B is
+/// stored N × K: a split of N then starts at any group of eight rows, else at a slab of any swizzle.
+pub fn acc_layout(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> Layout {
+    let blocks = (m + 63) / 64;
+    let wgm = (1..=warpgroups).filter(|w| warpgroups % w == 0 && *w <= blocks).max().unwrap_or(1);
+    let wgn = warpgroups / wgm;
+    let unit = if trans_b { 8 } else { 64 };
+    if wgn == 1 || n % (unit * wgn) == 0 { Layout::Acc { wgm, wgn } } else { Layout::Acc { wgm: warpgroups, wgn: 1 } }
+}
+
 fn acc(shape: &[i64], wgm: i64, wgn: i64) -> Distribution {
     let (rows, cols) = (acc_rows(shape[0], wgm), acc_cols(shape[1], wgn));
     let mut regs = Vec::new();
@@ -503,7 +514,7 @@ mod tests {
         assert_eq!(v.offset(64, 16), 64 * 128 + 32);
         assert_eq!(v.offset(0, 64), 128 * 128);
         let v = OperandView::new(&[128, 128], Elem::BF16, Shared { swizzle: 128 }, false);
-        assert_eq!(v.descriptor(0).encode(), (128 * 128 >> 4) << 16 | 64 << 32 | 1 << 62);
+        assert_eq!(v.descriptor(0).encode(), ((128 * 128) >> 4) << 16 | 64 << 32 | 1 << 62);
         assert_eq!(v.offset(64, 16), 128 * 128 + 16 * 128);
     }
 }

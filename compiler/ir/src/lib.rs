@@ -25,7 +25,7 @@ pub mod text;
 pub mod types;
 pub mod verify;
 
-pub use func::{Block, Builder, Func, Loc, Op, ValueId};
+pub use func::{Block, Builder, Func, Loc, Op, Step, ValueId};
 pub use layout::{Distribution, Layout, Shared};
 pub use ops::Kind;
 pub use types::{BufferType, Elem, TensorType, TileType, Type};

@@ -1,5 +1,5 @@
 // Every spelling that the lowering prints, in generic form: copy from here.
-// Parsed, verified and compiled to PTX by tests/main.rs. Operation order and values make no sense as a program.
+// Parsed, verified and compiled to PTX by tests/mlir/codegen.rs. Operation order and values make no sense as a program.
 "builtin.module"() ({
   // Dynamic shared memory: the launch decides the length.
   "llvm.mlir.global"() <{sym_name = "smem", global_type = !llvm.array<0 x i8>, addr_space = 3 : i32, alignment = 1024 : i64, linkage = #llvm.linkage<external>}> ({
@@ -91,13 +91,13 @@
     %undef = "llvm.mlir.poison"() : () -> vector<2xf32>
     "llvm.inline_asm"(%out, %y) <{asm_string = "red.global.add.f32 [$0], $1; // $$", constraints = "l,f", has_side_effects, asm_dialect = 0 : i64}> : (!llvm.ptr<1>, f32) -> ()
 
-    // A loop that carries values; bounds of any integer type.
+    // A loop that carries values; bounds of any integer type. The attribute keeps ptxas from unrolling it.
     %sum:2 = "scf.for"(%c0, %n, %c1, %y, %tid) ({
     ^bb0(%i: i32, %a: f32, %k: i32):
       %b = "math.fma"(%a, %a, %x) : (f32, f32, f32) -> f32
       %k2 = "arith.addi"(%k, %i) : (i32, i32) -> i32
       "scf.yield"(%b, %k2) : (f32, i32) -> ()
-    }) : (i32, i32, i32, f32, i32) -> (f32, i32)
+    }) {loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>} : (i32, i32, i32, f32, i32) -> (f32, i32)
 
     // wgmma: one asm for a stage, the accumulators tied; then a wait that threads them through.
     %desc = "llvm.zext"(%ssi) : (i32) -> i64

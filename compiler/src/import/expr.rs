@@ -6,6 +6,9 @@ use flashc_front::hir::{Expr, ExprKind, IndexItem, Literal, ParamId};
 use flashc_front::types::Elem as Lang;
 use flashc_ir::{Elem, Kind, Type, ValueId};
 
+/// The most axes of a tile in the IR.
+const MAX_RANK: usize = 5;
+
 /// Where a load or store goes.
 pub(super) struct Place {
     /// The tensor, then the start along each of its axes.
@@ -20,6 +23,11 @@ impl Import<'_> {
             self.at(e.span);
             let value = self.bound.eval(c);
             return self.emit.int(value, ir_elem(self.elem(&e.ty)));
+        }
+        let shape = self.shape(&e.ty);
+        if shape.len() > MAX_RANK {
+            self.unsupported(e.span, format!("a tile {shape:?}"), "at most five lengths may be more than 1");
+            return self.emit.filled(0.0, ir_elem(self.elem(&e.ty)), &shape);
         }
         match &e.kind {
             ExprKind::Literal(l) => {

@@ -25,7 +25,7 @@ use flashc_front::codes::Code;
 use flashc_ir::layout::SWIZZLE_ALIGN;
 use flashc_ir::ops::Kind;
 use flashc_ir::target::Target;
-use flashc_ir::{Block, Builder, Func, Loc, Type, ValueId};
+use flashc_ir::{Block, Builder, Func, Loc, Step, Type, ValueId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -223,11 +223,11 @@ fn apply(func: &Func, plan: &Plan) -> Func {
             Kind::BarrierAlloc { count, .. } => {
                 Kind::BarrierAlloc { count: *count, offset: Some(plan.barriers[&op.result()].0) }
             }
-            _ => return false,
+            _ => return Step::Copy,
         };
         let new = b.op1(kind, &[], old.ty(op.result()).clone());
         map.insert(op.result(), new);
-        true
+        Step::Done
     });
     f.shared_bytes = Some(plan.bytes);
     f

@@ -24,9 +24,9 @@
 //! constant vector does not tie rows to columns.
 
 use super::Failure;
-use flashc_ir::layout::{LANES, Layout, WARPGROUP};
+use flashc_ir::layout::{LANES, Layout, WARPGROUP, acc_layout};
 use flashc_ir::ops::Kind;
-use flashc_ir::{Builder, Func, Op, TileType, Type, ValueId};
+use flashc_ir::{Builder, Func, Op, Step, TileType, Type, ValueId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -73,15 +73,17 @@ fn repeat_constants(func: &Func) -> Func {
     let defs = func.defs();
     let cheap = |v: ValueId| defs.get(&v).copied().filter(|d| matches!(d.kind, Kind::Iota | Kind::Splat));
     Builder::rebuild(func, &mut |b, old, op, map| {
-        let mut saved = vec![];
+        let mut operands = vec![];
         for v in &op.operands {
-            if let Some(d) = cheap(*v) {
-                let operands: Vec<_> = d.operands.iter().map(|o| map[o]).collect();
-                let again = b.op1(d.kind.clone(), &operands, old.ty(*v).clone());
-                saved.push((*v, map.insert(*v, again)));
-            }
+            operands.push(match cheap(*v) {
+                Some(d) => {
+                    let inner: Vec<_> = d.operands.iter().map(|o| map[o]).collect();
+                    b.op1(d.kind.clone(), &inner, old.ty(*v).clone())
+                }
+                None => map[v],
+            });
         }
-        false
+        Step::With(operands)
     })
 }
 
@@ -121,16 +123,11 @@ pub fn plan(func: &Func) -> Plan {
     func.walk(&mut |op| {
         collect(func, op, &mut classes, &mut links);
         match &op.kind {
-            Kind::WgmmaWait { .. } => {
-                if let Some(l) = tile(op.results[0]).and_then(|t| t.layout.clone()) {
-                    anchors.push((op.results[0], l));
-                }
-            }
-            Kind::Wgmma { .. } => {
-                if let Type::InFlight(t) = func.ty(op.results[0]) {
-                    let l = t.layout.clone().unwrap_or(Layout::Acc { wgm: 1, wgn: 1 });
-                    wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
-                }
+            Kind::Wgmma { trans_b, .. } => {
+                let Type::InFlight(t) = func.ty(op.results[0]) else { return };
+                let l = acc_layout(t.shape[0], t.shape[1], func.warps.unwrap_or(WARPGROUP) / WARPGROUP, *trans_b);
+                wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
+                anchors.push((op.results[0], l));
             }
             _ => {}
         }
@@ -154,7 +151,8 @@ pub fn plan(func: &Func) -> Plan {
             spread(&mut classes, &links, &mut chosen, func);
         }
     }
-    let layouts = open.iter().map(|v| (*v, chosen[&classes.find(*v)].clone())).collect();
+    let flying = (0..func.values.len() as u32).map(ValueId).filter(|v| matches!(func.ty(*v), Type::InFlight(_)));
+    let layouts = open.iter().copied().chain(flying).map(|v| (v, chosen[&classes.find(v)].clone())).collect();
     Plan { warps, layouts }
 }
 
@@ -217,7 +215,9 @@ fn collect(func: &Func, op: &Op, classes: &mut Classes, links: &mut Vec<Link>) {
                 }
             }
         }
-        Kind::Wgmma { acc: true, .. } => {}
+        // The result of a wait has the layout of what was in flight; a register A has the same as D, which
+        // is a wish only: another product may have made it.
+        Kind::WgmmaWait { .. } => classes.join(op.operands[0], op.results[0]),
         Kind::Broadcast { dims } if rank(op.results[0]) == dims.len() + 1 => {
             let axis = (0..=dims.len()).find(|a| !dims.contains(a)).unwrap_or(0);
             links.push(Link::Slice { tile: op.results[0], vector: op.operands[0], axis });
@@ -292,7 +292,7 @@ fn apply(func: &Func, plan: &Plan) -> Func {
     let mut f = func.clone();
     f.warps = func.warps.or(Some(plan.warps));
     for (v, l) in &plan.layouts {
-        if let Type::Tile(t) = &mut f.values[v.0 as usize] {
+        if let Type::Tile(t) | Type::InFlight(t) = &mut f.values[v.0 as usize] {
             t.layout = Some(l.clone());
         }
     }
@@ -300,14 +300,18 @@ fn apply(func: &Func, plan: &Plan) -> Func {
     debug_assert_eq!(plan.warps % WARPGROUP, 0);
     Builder::rebuild(&f, &mut |b, old, op, map| {
         let wants = wanted(old, op);
-        for (v, layout) in wants {
-            let have = b.ty(map[&v]).as_tile().cloned();
-            if let Some(t) = have.filter(|t| t.layout.as_ref() != Some(&layout)) {
-                let converted = b.op1(Kind::Convert, &[map[&v]], Type::Tile(t.with_layout(layout)));
-                map.insert(v, converted);
-            }
+        let mut operands = vec![];
+        for v in &op.operands {
+            let layout = wants.iter().find(|w| w.0 == *v).map(|w| w.1.clone());
+            let have = b.ty(map[v]).as_tile().cloned();
+            operands.push(match (have, layout) {
+                (Some(t), Some(l)) if t.layout.as_ref() != Some(&l) => {
+                    b.op1(Kind::Convert, &[map[v]], Type::Tile(t.with_layout(l)))
+                }
+                _ => map[v],
+            });
         }
-        false
+        Step::With(operands)
     })
 }
 

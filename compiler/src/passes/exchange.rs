@@ -16,19 +16,19 @@
 
 use flashc_ir::layout::{Distribution, Shared};
 use flashc_ir::ops::Kind;
-use flashc_ir::{BufferType, Builder, Elem, Func, Op, TileType, Type};
+use flashc_ir::{BufferType, Builder, Elem, Func, Op, Step, TileType, Type};
 
 /// Runs the pass.
 pub fn run(func: &Func) -> Func {
     Builder::rebuild(func, &mut |b, old, op, map| {
-        let Some(shape) = scratch(old, op) else { return false };
+        let Some(shape) = scratch(old, op) else { return Step::Copy };
         let elem = old.ty(op.operands[0]).elem().unwrap_or(Elem::F32);
         let ty = BufferType { shape, elem, layout: Shared { swizzle: 0 } };
         let buffer = b.op1(Kind::Alloc { offset: None }, &[], Type::Buffer(ty));
         let result = old.ty(op.results[0]).clone();
         let new = b.op1(op.kind.clone(), &[map[&op.operands[0]], buffer], result);
         map.insert(op.result(), new);
-        true
+        Step::Done
     })
 }
 

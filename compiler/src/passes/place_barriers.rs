@@ -22,7 +22,7 @@
 //! every thread waits for.
 
 use flashc_ir::ops::Kind;
-use flashc_ir::{Block, Builder, Func, Op, Type, ValueId};
+use flashc_ir::{Block, Builder, Func, Op, Step, Type, ValueId};
 use std::collections::{BTreeSet, HashMap};
 
 /// A range of bytes.
@@ -74,7 +74,7 @@ pub fn run(func: &Func) -> Func {
         if need.barrier {
             b.op(Kind::CtaBarrier, &[], &[]);
         }
-        false
+        Step::Copy
     })
 }
 

@@ -15,8 +15,7 @@
 //! %f = sm90.wgmma %q, %kb {trans_b} : !sm90.inflight<128x128xf32>
 //! %s = sm90.wgmma_wait %f           : 128x128xf32
 //! ```
-//! Requires: tiles without layouts. Ensures: no `tile.dot`; `warps` is set; every accumulator tile has
-//! its layout; every operand is a buffer, or a register tile for A where that is possible.
+//! Requires: tiles without layouts. Ensures: no `tile.dot`; `warps` is set; every operand is a buffer, or a register tile for A where that is possible.
 //!
 //! Operand forms: a tile that is loaded goes through shared memory. A computed A stays in registers (RS)
 //! when it is not transposed and its warpgroup holds whole rows; anything else is stored to a buffer.
@@ -25,14 +24,16 @@
 
 use super::{Failure, Problem};
 use flashc_front::codes::Code;
-use flashc_ir::layout::{Layout, Shared, acc_cols, acc_rows};
+use flashc_ir::layout::{Layout, Shared, acc_cols, acc_layout, acc_rows};
 use flashc_ir::ops::{Kind, Literal};
-use flashc_ir::{BufferType, Builder, Func, Op, Type, ValueId};
+use flashc_ir::{BufferType, Builder, Func, Op, Step, Type, ValueId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// K of one instruction on 16-bit operands.
 const K_STEP: i64 = 16;
+/// Columns of one instruction at most.
+const MAX_COLUMNS: i64 = 256;
 /// Warpgroups of a CTA at most: four keep 128 registers a thread.
 const MAX_WARPGROUPS: i64 = 4;
 
@@ -125,7 +126,17 @@ pub fn plan(func: &Func) -> Result<Plan, Failure> {
         }
         let (tile, trans_b) = peel(d.operands[1], &defs);
         let b = Operand::Shared { tile, trans: trans_b };
-        let split = split(m, n, warpgroups, trans_b);
+        let Layout::Acc { wgm, wgn } = acc_layout(m, n, warpgroups, trans_b) else { continue };
+        let split = (wgm, wgn);
+        if acc_cols(n, wgn) > MAX_COLUMNS {
+            return Err(Failure::user(Problem {
+                code: Code::Registers,
+                message: format!("the result of this dot has {n} columns, and a warpgroup can hold {MAX_COLUMNS}"),
+                label: format!("{m}x{k} times {k}x{n}, over {warpgroups} warpgroups"),
+                help: format!("make the second tile at most {} columns wide", MAX_COLUMNS * wgn),
+                loc: d.loc.clone(),
+            }));
+        }
         let a = match peel(d.operands[0], &defs) {
             (tile, false) if split.1 == 1 && !is_load(tile, &defs) => Operand::Registers(tile),
             (tile, trans) => Operand::Shared { tile, trans },
@@ -146,17 +157,6 @@ pub fn plan(func: &Func) -> Result<Plan, Failure> {
         plan.dots.push(DotPlan { shape: [m, n, k], split, a, b, zero });
     }
     Ok(plan)
-}
-
-/// Warpgroups along M and N: along M as far as it has blocks of 64 rows, the rest along N where columns
-/// divide; else along M over padding.
-fn split(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> (i64, i64) {
-    let blocks = (m + 63) / 64;
-    let wgm = (1..=warpgroups).filter(|w| warpgroups % w == 0 && *w <= blocks).max().unwrap_or(1);
-    let wgn = warpgroups / wgm;
-    // A column split must start at a group of eight rows (K-major) or at a slab of any swizzle (MN-major).
-    let unit = if trans_b { 8 } else { 64 };
-    if n % (unit * wgn) == 0 || wgn == 1 { (wgm, wgn) } else { (warpgroups, 1) }
 }
 
 /// Looks through transposes.
@@ -212,17 +212,17 @@ fn apply(func: &Func, plan: &Plan) -> Func {
                     let again = b.op1(op.kind.clone(), &operands, ty);
                     map.insert(op.result(), again);
                 }
-                true
+                Step::Done
             }
             // A transpose that only dots look through.
-            Kind::Trans if !map.contains_key(&op.operands[0]) => true,
+            Kind::Trans if !map.contains_key(&op.operands[0]) => Step::Done,
             Kind::Dot => {
                 let d = &plan.dots[next];
                 next += 1;
                 lower_dot(b, op, d, &buffers, &defs, map);
-                true
+                Step::Done
             }
-            _ => false,
+            _ => Step::Copy,
         });
     }
     b.finish()
@@ -256,8 +256,7 @@ fn lower_dot(
     };
     let (a, trans_a) = operand(b, &d.a);
     let (bb, trans_b) = operand(b, &d.b);
-    let layout = Layout::Acc { wgm: d.split.0, wgn: d.split.1 };
-    let ty = flashc_ir::TileType::new(&d.shape[..2], flashc_ir::Elem::F32).with_layout(layout);
+    let ty = flashc_ir::TileType::new(&d.shape[..2], flashc_ir::Elem::F32);
     let mut operands = vec![a, bb];
     if !d.zero {
         operands.push(map[&op.operands[2]]);

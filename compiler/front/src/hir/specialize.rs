@@ -29,9 +29,7 @@ impl SpecValue {
         match text {
             "true" => Some(SpecValue::Bool(true)),
             "false" => Some(SpecValue::Bool(false)),
-            _ => Elem::from_name(text)
-                .map(SpecValue::Type)
-                .or_else(|| text.parse().ok().map(SpecValue::Int)),
+            _ => Elem::from_name(text).map(SpecValue::Type).or_else(|| text.parse().ok().map(SpecValue::Int)),
         }
     }
 }
@@ -137,9 +135,7 @@ impl Kernel {
         for generic in &self.generics {
             let given = spec.values.get(&generic.name).copied();
             let value = match given {
-                Some(value) => check_value(generic, value)
-                    .map_err(|e| errors.push(*e))
-                    .ok(),
+                Some(value) => check_value(generic, value).map_err(|e| errors.push(*e)).ok(),
                 None => default_value(&generic.kind, &bound),
             };
             if value.is_none() && given.is_none() {
@@ -164,10 +160,7 @@ impl Kernel {
                 Diagnostic::new(
                     Code::MissingConstant,
                     generic.span,
-                    format!(
-                        "kernel `{}` needs a value for `{}`",
-                        self.name, generic.name
-                    ),
+                    format!("kernel `{}` needs a value for `{}`", self.name, generic.name),
                 )
                 .label(format!("{what}, without a default"))
                 .help(format!(
@@ -180,16 +173,8 @@ impl Kernel {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let failed: Vec<Diagnostic> = self
-            .obligations
-            .iter()
-            .filter_map(|o| self.check(o, &bound))
-            .collect();
-        if failed.is_empty() {
-            Ok(bound)
-        } else {
-            Err(failed)
-        }
+        let failed: Vec<Diagnostic> = self.obligations.iter().filter_map(|o| self.check(o, &bound)).collect();
+        if failed.is_empty() { Ok(bound) } else { Err(failed) }
     }
 
     fn check_names(&self, spec: &Specialization, errors: &mut Vec<Diagnostic>) {
@@ -207,10 +192,7 @@ impl Kernel {
                 Diagnostic::new(
                     Code::UnknownConstant,
                     self.span,
-                    format!(
-                        "`{name}={value}` was given, but kernel `{}` has no `{name}`",
-                        self.name
-                    ),
+                    format!("`{name}={value}` was given, but kernel `{}` has no `{name}`", self.name),
                 )
                 .label("this kernel")
                 .help(help),
@@ -220,10 +202,7 @@ impl Kernel {
 
     /// The error, if the obligation does not hold.
     fn check(&self, o: &Obligation, bound: &Bound) -> Option<Diagnostic> {
-        if o.guards
-            .iter()
-            .any(|(cond, wanted)| (bound.eval(cond) != 0) != *wanted)
-        {
+        if o.guards.iter().any(|(cond, wanted)| (bound.eval(cond) != 0) != *wanted) {
             return None;
         }
         let exact = |e: &ConstExpr| e.eval_exact(&|a| bound.atom(a));
@@ -239,16 +218,14 @@ impl Kernel {
                     return None;
                 }
                 let (ln, rn) = (self.const_text(lhs), self.const_text(rhs));
-                Diagnostic::new(
-                    Code::Specialized,
-                    o.span,
-                    format!("{what}: {ln} is {}, but {rn} is {}", show(lhs), show(rhs)),
-                )
-                .label(format!("needs {ln} == {rn}"))
-                .help(format!(
-                    "choose constants that make them equal; now {}",
-                    with(&[lhs, rhs])
-                ))
+                let values = match (lhs.as_int(), rhs.as_int()) {
+                    (_, Some(_)) => format!("{ln} is {}, not {rn}", show(lhs)),
+                    (Some(_), _) => format!("{rn} is {}, not {ln}", show(rhs)),
+                    _ => format!("{ln} is {}, but {rn} is {}", show(lhs), show(rhs)),
+                };
+                Diagnostic::new(Code::Specialized, o.span, format!("{what}: {values}"))
+                    .label(format!("needs {ln} == {rn}"))
+                    .help(format!("choose constants that make them equal; now {}", with(&[lhs, rhs])))
             }
             ObligationKind::TileShape(shape) => {
                 let lens: Vec<Option<i64>> = shape.iter().map(exact).collect();
@@ -295,18 +272,13 @@ impl Kernel {
                 if bound.eval(cond) != 0 {
                     return None;
                 }
-                let text = message
-                    .clone()
-                    .unwrap_or_else(|| "this condition is false".to_owned());
+                let text = message.clone().unwrap_or_else(|| "this condition is false".to_owned());
                 Diagnostic::new(Code::StaticAssert, o.span, text)
                     .label("false for these constants")
                     .help(format!("choose other constants; now {}", with(&[cond])))
             }
         };
-        Some(Diagnostic {
-            notes: o.notes.clone(),
-            ..error
-        })
+        Some(Diagnostic { notes: o.notes.clone(), ..error })
     }
 
     /// The values of the constants that occur: `BM = 128, BN = 64`.
@@ -320,10 +292,8 @@ impl Kernel {
                 false
             });
         }
-        let texts: Vec<String> = ids
-            .into_iter()
-            .map(|id| format!("{} = {}", self.generic(id).name, bound.value(id)))
-            .collect();
+        let texts: Vec<String> =
+            ids.into_iter().map(|id| format!("{} = {}", self.generic(id).name, bound.value(id))).collect();
         texts.join(", ")
     }
 }
@@ -332,9 +302,7 @@ fn default_value(kind: &GenericKind, bound: &Bound) -> Option<SpecValue> {
     match kind {
         GenericKind::Type { default, .. } => default.map(SpecValue::Type),
         GenericKind::Int { default } => default.as_ref().map(|e| SpecValue::Int(bound.eval(e))),
-        GenericKind::Bool { default } => default
-            .as_ref()
-            .map(|e| SpecValue::Bool(bound.eval(e) != 0)),
+        GenericKind::Bool { default } => default.as_ref().map(|e| SpecValue::Bool(bound.eval(e) != 0)),
     }
 }
 
@@ -356,10 +324,9 @@ fn check_value(generic: &super::Generic, value: SpecValue) -> Result<SpecValue, 
             let names: Vec<&str> = choices.iter().map(|c| c.name()).collect();
             (names.join(" or "), false)
         }
-        (GenericKind::Int { .. }, SpecValue::Int(v)) => (
-            "an integer from -2147483648 to 2147483647".to_owned(),
-            i32::try_from(v).is_ok(),
-        ),
+        (GenericKind::Int { .. }, SpecValue::Int(v)) => {
+            ("an integer from -2147483648 to 2147483647".to_owned(), i32::try_from(v).is_ok())
+        }
         (GenericKind::Int { .. }, _) => ("an integer".to_owned(), false),
         (GenericKind::Bool { .. }, SpecValue::Bool(_)) => (String::new(), true),
         (GenericKind::Bool { .. }, _) => ("true or false".to_owned(), false),
@@ -368,16 +335,8 @@ fn check_value(generic: &super::Generic, value: SpecValue) -> Result<SpecValue, 
         return Ok(value);
     }
     Err(Box::new(
-        Diagnostic::new(
-            Code::BadConstant,
-            generic.span,
-            format!("`{}` cannot be {value}", generic.name),
-        )
-        .label(format!("takes {wanted}"))
-        .help(format!(
-            "give it a value as in `{}={}`",
-            generic.name,
-            example(&generic.kind)
-        )),
+        Diagnostic::new(Code::BadConstant, generic.span, format!("`{}` cannot be {value}", generic.name))
+            .label(format!("takes {wanted}"))
+            .help(format!("give it a value as in `{}={}`", generic.name, example(&generic.kind))),
     ))
 }

@@ -1,0 +1,409 @@
+//! Shared memory of a CTA: bytes that know who touched them and when.
+//!
+//! Time is counted in operations. A barrier orders the accesses of different threads before and after
+//! it; a fence and then a barrier order accesses by ordinary instructions ("generic proxy") before with
+//! tensor copies and wgmma ("async proxy") after. Every access checks that what it meets is ordered.
+
+use super::cells::{Cells, HOLE};
+use super::frame::{Frame, row_major};
+use super::program::{Machine, Value};
+use super::tma::{Copy, Mbarrier};
+use super::{Mode, Res, TrapKind, malformed, stop};
+use crate::func::{Func, Op, ValueId};
+use crate::layout::SWIZZLE_ALIGN;
+use crate::ops::Kind;
+use crate::types::{BufferType, Type};
+use std::collections::{BTreeMap, HashMap};
+
+/// More threads than one.
+const MANY: u32 = u32::MAX;
+/// Bytes of an mbarrier.
+const BARRIER_BYTES: i64 = 8;
+/// Shared memory beyond this is refused.
+const MAX_BYTES: i64 = 1 << 24;
+
+/// What is known of a byte. Times are 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+struct Byte {
+    value: u8,
+    written: bool,
+    /// A copy into it is in flight.
+    landing: bool,
+    /// Groups in flight that read it.
+    reading: u16,
+    /// Last generic write.
+    writer: u32,
+    write_time: u32,
+    /// Last generic reads.
+    reader: u32,
+    read_time: u32,
+    /// When a group that read it was waited for.
+    async_read_time: u32,
+}
+
+/// Shared memory and its barriers.
+#[derive(Debug)]
+pub(super) struct SharedState {
+    bytes: Vec<Byte>,
+    addresses: HashMap<ValueId, i64>,
+    counts: BTreeMap<i64, i64>,
+    pub(super) barriers: BTreeMap<i64, Mbarrier>,
+    pub(super) copies: Vec<Copy>,
+    now: u32,
+    fenced: u32,
+    /// The last barrier.
+    met: u32,
+    /// Generic accesses before this time are ordered before the async proxy's.
+    visible: u32,
+    /// Are accesses taken to be ordered?
+    lenient: bool,
+}
+
+impl SharedState {
+    /// Gives every buffer and barrier its address: the one it has, or the next free one.
+    pub(super) fn new(func: &Func, lenient: bool) -> Res<SharedState> {
+        let mut allocs = vec![];
+        func.walk(&mut |op| match op.kind {
+            Kind::Alloc { offset } => allocs.push((op, offset, 0)),
+            Kind::BarrierAlloc { offset, count } => allocs.push((op, offset, count)),
+            _ => {}
+        });
+        let mut placed: Vec<(ValueId, i64, i64, i64)> = vec![];
+        let mut open = vec![];
+        for (op, offset, count) in allocs {
+            let Some(v) = op.results.first() else { return malformed("an allocation without a result") };
+            let (bytes, align) = match func.values.get(v.0 as usize) {
+                Some(Type::Buffer(b)) => {
+                    (buffer_bytes(b)?, if b.layout.swizzle == 0 { 16 } else { SWIZZLE_ALIGN })
+                }
+                Some(Type::Barrier) => (BARRIER_BYTES, BARRIER_BYTES),
+                _ => return malformed("an allocation of something else"),
+            };
+            match offset {
+                Some(at) if at < 0 || at % align != 0 => {
+                    return malformed(format!("%{} lies at {at}, which is not a multiple of {align}", v.0));
+                }
+                Some(at) => placed.push((*v, at, bytes, count)),
+                None => open.push((*v, bytes, count)),
+            }
+        }
+        let end =
+            |p: &[(ValueId, i64, i64, i64)]| p.iter().map(|p| p.1.saturating_add(p.2)).max().unwrap_or(0);
+        if func.shared_bytes.is_some_and(|s| end(&placed) > s) {
+            return stop(TrapKind::OutOfShared, "a buffer ends after the CTA's shared memory");
+        }
+        for (v, bytes, count) in open {
+            let at = (end(&placed) + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN;
+            placed.push((v, at, bytes, count));
+        }
+        let total = end(&placed).max(func.shared_bytes.unwrap_or(0));
+        if !(0..=MAX_BYTES).contains(&total) {
+            return malformed(format!("{total} bytes of shared memory"));
+        }
+        let barriers: Vec<_> =
+            placed.iter().filter(|p| func.values[p.0.0 as usize] == Type::Barrier).collect();
+        for b in &barriers {
+            if placed.iter().any(|p| p.0 != b.0 && p.1 < b.1 + b.2 && b.1 < p.1 + p.2) {
+                return malformed(format!("%{} overlaps a barrier", b.0.0));
+            }
+            if b.3 < 1 {
+                return malformed(format!("a barrier that counts {} arrivals", b.3));
+            }
+        }
+        Ok(SharedState {
+            counts: barriers.iter().map(|b| (b.1, b.3)).collect(),
+            addresses: placed.iter().map(|p| (p.0, p.1)).collect(),
+            bytes: vec![Byte::default(); total as usize],
+            barriers: BTreeMap::new(),
+            copies: vec![],
+            now: 0,
+            fenced: 0,
+            met: 0,
+            visible: 0,
+            lenient,
+        })
+    }
+
+    /// As at the start of a program: nothing written, barriers initialised.
+    pub(super) fn reset(&mut self) {
+        self.bytes.fill(Byte::default());
+        self.copies.clear();
+        self.barriers = self.counts.iter().map(|(at, n)| (*at, Mbarrier::new(*n))).collect();
+        (self.now, self.fenced, self.met, self.visible) = (0, 0, 0, 0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn address_of(&self, op: &Op) -> Res<i64> {
+        match op.results.first().and_then(|v| self.addresses.get(v)) {
+            Some(at) => Ok(*at),
+            None => malformed("an allocation without an address"),
+        }
+    }
+
+    pub(super) fn copies_in_flight(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Starts the next operation.
+    pub(super) fn tick(&mut self) {
+        self.now += 1;
+    }
+
+    pub(super) fn fence(&mut self) {
+        self.tick();
+        self.fenced = self.now;
+    }
+
+    pub(super) fn barrier(&mut self) {
+        self.tick();
+        self.met = self.now;
+        self.visible = self.fenced;
+    }
+
+    /// Is no barrier between this time and now?
+    fn racing(&self, time: u32) -> bool {
+        !self.lenient && time != 0 && time >= self.met
+    }
+
+    /// Is no fence and barrier between this time and now?
+    fn unfenced(&self, time: u32) -> bool {
+        !self.lenient && time != 0 && time >= self.visible
+    }
+
+    fn byte(&self, at: i64) -> Res<Byte> {
+        match usize::try_from(at).ok().and_then(|i| self.bytes.get(i)) {
+            Some(b) if b.landing => {
+                stop(TrapKind::CopyInFlight, format!("byte {at}: a copy into it is in flight"))
+            }
+            Some(b) => Ok(*b),
+            None => stop(TrapKind::OutOfShared, format!("byte {at} of {}", self.bytes.len())),
+        }
+    }
+
+    fn defined(&self, at: i64) -> Res<Byte> {
+        let b = self.byte(at)?;
+        if b.written {
+            Ok(b)
+        } else {
+            stop(TrapKind::Unwritten, format!("byte {at} is read before it is written"))
+        }
+    }
+
+    /// A thread reads a number of this many bytes.
+    fn read(&mut self, at: i64, n: i64, thread: u32) -> Res<u64> {
+        let mut bits = 0;
+        for i in 0..n {
+            let b = self.defined(at + i)?;
+            if b.writer != thread && self.racing(b.write_time) {
+                let why =
+                    format!("byte {}: thread {thread} reads what another wrote, no barrier between", at + i);
+                return stop(TrapKind::Race, why);
+            }
+            bits |= (b.value as u64) << (8 * i);
+            let reader = if self.racing(b.read_time) && b.reader != thread { MANY } else { thread };
+            let slot = &mut self.bytes[(at + i) as usize];
+            slot.reader = reader;
+            slot.read_time = self.now;
+        }
+        Ok(bits)
+    }
+
+    fn check_write(&self, at: i64, thread: u32) -> Res<()> {
+        let b = self.byte(at)?;
+        if b.reading > 0 {
+            return stop(
+                TrapKind::Overwritten,
+                format!("byte {at} is written while a wgmma in flight reads it"),
+            );
+        }
+        let other = |who: u32| who != thread || who == MANY;
+        if self.racing(b.async_read_time)
+            || self.racing(b.read_time) && other(b.reader)
+            || self.racing(b.write_time) && other(b.writer)
+        {
+            return stop(
+                TrapKind::Race,
+                format!("byte {at} is written with no barrier after another's access"),
+            );
+        }
+        Ok(())
+    }
+
+    /// A thread writes a number of this many bytes.
+    fn write(&mut self, at: i64, n: i64, bits: u64, thread: u32) -> Res<()> {
+        for i in 0..n {
+            self.check_write(at + i, thread)?;
+            let now = self.now;
+            let slot = &mut self.bytes[(at + i) as usize];
+            *slot = Byte {
+                value: (bits >> (8 * i)) as u8,
+                written: true,
+                writer: thread,
+                write_time: now,
+                ..*slot
+            };
+        }
+        Ok(())
+    }
+
+    /// Threads exchange values through scratch: all write, meet, all read. The bytes mean nothing after.
+    pub(super) fn exchange(&mut self, at: i64, n: i64) -> Res<()> {
+        self.tick();
+        for i in at..at + n {
+            self.check_write(i, MANY)?;
+            let now = self.now;
+            let slot = &mut self.bytes[i as usize];
+            *slot =
+                Byte { written: false, writer: MANY, write_time: now, reader: MANY, read_time: now, ..*slot };
+        }
+        Ok(())
+    }
+
+    /// The async proxy reads a number; [`Self::begin_group`] marks the bytes.
+    pub(super) fn async_read(&self, at: i64, n: i64) -> Res<u64> {
+        let mut bits = 0;
+        for i in 0..n {
+            let b = self.defined(at + i)?;
+            if self.unfenced(b.write_time) {
+                let why = format!(
+                    "byte {}: no fence and barrier between a store and a wgmma that reads it",
+                    at + i
+                );
+                return stop(TrapKind::MissingFence, why);
+            }
+            bits |= (b.value as u64) << (8 * i);
+        }
+        Ok(bits)
+    }
+
+    /// A group in flight reads these bytes.
+    pub(super) fn begin_group(&mut self, reads: &[u32]) {
+        reads.iter().for_each(|at| self.bytes[*at as usize].reading += 1);
+    }
+
+    /// A group that read these bytes has been waited for.
+    pub(super) fn end_group(&mut self, reads: &[u32]) {
+        for at in reads {
+            let slot = &mut self.bytes[*at as usize];
+            slot.reading -= 1;
+            slot.async_read_time = self.now;
+        }
+    }
+
+    /// A copy to this byte is issued.
+    pub(super) fn begin_copy(&mut self, at: i64) -> Res<()> {
+        let b = self.byte(at)?;
+        if b.reading > 0 {
+            let why = format!("byte {at} is the target of a copy while a wgmma in flight reads it");
+            return stop(TrapKind::Overwritten, why);
+        }
+        if self.racing(b.async_read_time) {
+            return stop(
+                TrapKind::Race,
+                format!("byte {at}: a copy with no barrier after a wgmma that read it"),
+            );
+        }
+        if self.unfenced(b.write_time) || self.unfenced(b.read_time) {
+            let why =
+                format!("byte {at}: no fence and barrier between an ordinary access and a copy over it");
+            return stop(TrapKind::MissingFence, why);
+        }
+        self.bytes[at as usize].landing = true;
+        Ok(())
+    }
+
+    /// A copied byte lands.
+    pub(super) fn land(&mut self, at: i64, value: u8) {
+        self.bytes[at as usize] = Byte { value, written: true, ..Byte::default() };
+    }
+}
+
+fn buffer_bytes(b: &BufferType) -> Res<i64> {
+    let rank = b.shape.len();
+    let sane = (1..=5).contains(&rank) && b.shape.iter().all(|n| (1..=1 << 20).contains(n));
+    if !sane || ![0, 32, 64, 128].contains(&b.layout.swizzle) || b.shape.iter().product::<i64>() > MAX_BYTES {
+        return malformed(format!("{} is not a buffer", Type::Buffer(b.clone())));
+    }
+    Ok(b.bytes())
+}
+
+impl Machine<'_> {
+    /// An operand that is a buffer: address and type.
+    pub(super) fn buffer(&self, op: &Op, i: usize) -> Res<(i64, BufferType)> {
+        let ty = op.operands.get(i).and_then(|v| self.func.values.get(v.0 as usize));
+        match (self.value(op, i)?, ty) {
+            (Value::Buffer(at), Some(Type::Buffer(b))) => Ok((*at, b.clone())),
+            _ => malformed(format!("operand {i} is not a buffer")),
+        }
+    }
+
+    /// Uses the scratch buffer that an operation may have as its second operand.
+    pub(super) fn use_scratch(&mut self, op: &Op) -> Res<()> {
+        if op.operands.len() < 2 {
+            return Ok(());
+        }
+        let (at, b) = self.buffer(op, 1)?;
+        self.shared.exchange(at, buffer_bytes(&b)?)
+    }
+
+    /// Byte address of each element of a tile in a buffer that is at least as large.
+    fn places(&self, at: i64, b: &BufferType, frame: &Frame) -> Res<Vec<i64>> {
+        if self.options.mode == Mode::F64 {
+            return stop(TrapKind::Unsupported, "shared memory holds no unrounded numbers");
+        }
+        let rank = b.shape.len();
+        if frame.shape.len() != rank || frame.shape.iter().zip(&b.shape).any(|(t, b)| t > b) {
+            return malformed(format!("a tile of {:?} in a buffer of {:?}", frame.shape, b.shape));
+        }
+        let (steps, rows) = (row_major(&frame.shape), row_major(&b.shape[..rank - 1]));
+        let place = |e: i64| {
+            let x = |d: usize| e / steps[d] % frame.shape[d];
+            let row: i64 = (0..rank - 1).map(|d| x(d) * rows[d]).sum();
+            at + b.layout.offset(&b.shape, b.elem, row, x(rank - 1))
+        };
+        Ok((0..frame.len() as i64).map(place).collect())
+    }
+
+    /// `LocalStore`: owners write, and copies must agree.
+    pub(super) fn local_store(&mut self, op: &Op) -> Res<()> {
+        let (cells, frame) = self.tile(op, 0)?;
+        let (at, b) = self.buffer(op, 1)?;
+        if cells.elem != b.elem {
+            return malformed(format!("{} stored to a buffer of {}", cells.elem, b.elem));
+        }
+        let places = self.places(at, &b, &frame)?;
+        frame.gather(&cells)?;
+        self.shared.tick();
+        for (cell, e) in frame.at.iter().enumerate() {
+            let thread = cell / frame.regs;
+            if *e == HOLE || !frame.owner[thread] {
+                continue;
+            }
+            if cells.is_poison(cell) {
+                return stop(
+                    TrapKind::Poison,
+                    format!("element {e} stored to a buffer has no defined value"),
+                );
+            }
+            self.shared.write(places[*e as usize], b.elem.bytes(), cells.bits(cell), thread as u32)?;
+        }
+        Ok(())
+    }
+
+    /// `LocalLoad`.
+    pub(super) fn local_load(&mut self, op: &Op) -> Res<Cells> {
+        let (at, b) = self.buffer(op, 0)?;
+        let frame = self.result_frame(op)?;
+        let places = self.places(at, &b, &frame)?;
+        self.shared.tick();
+        let mut bits = vec![0; frame.at.len()];
+        for (cell, e) in frame.at.iter().enumerate().filter(|(_, e)| **e != HOLE) {
+            let thread = (cell / frame.regs) as u32;
+            bits[cell] = self.shared.read(places[*e as usize], b.elem.bytes(), thread)?;
+        }
+        Ok(frame.with_holes(Cells::from_bits(b.elem, &bits, self.options.mode)))
+    }
+}

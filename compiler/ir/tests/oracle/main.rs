@@ -1,0 +1,12 @@
+//! The interpreter and the verifier, on functions built by hand.
+//!
+//! `kernels` builds them; every other module checks one claim: results against plain loops in `f64`
+//! (`tile`), the same bits once threads hold the tiles (`layout`), the same bits through shared memory,
+//! TMA and wgmma (`sm90`), and that each deliberate mistake is noticed (`mistakes`, `verifier`).
+
+mod kernels;
+mod layout;
+mod mistakes;
+mod sm90;
+mod tile;
+mod verifier;
