@@ -99,6 +99,17 @@ impl Func {
         walk_block(&self.body, f);
     }
 
+    /// Warps that hold tiles: those of the first role, or all of them.
+    pub fn tile_warps(&self) -> Option<i64> {
+        let mut first = None;
+        self.walk(&mut |op| {
+            if let Kind::Roles { roles } = &op.kind {
+                first = roles.first().map(|r| r.warps);
+            }
+        });
+        first.or(self.warps)
+    }
+
     /// Every use of every value: the operations that read it, in program order.
     pub fn uses(&self) -> HashMap<ValueId, Vec<&Op>> {
         let mut uses: HashMap<ValueId, Vec<&Op>> = HashMap::new();

@@ -52,7 +52,10 @@ impl Lower<'_> {
             } else {
                 vec![]
             };
-            out.extend(self.stage(kind, cols, k, c, &a_words, a_smem.as_ref().map(|a| (a, block * 64)), &b_smem));
+            // One group for the whole product.
+            let commit = block == rows / 64 - 1;
+            let a = a_smem.as_ref().map(|a| (a, block * 64));
+            out.extend(self.stage(kind, cols, k, c, &a_words, a, &b_smem, commit));
         }
         Ok(out)
     }
@@ -100,7 +103,7 @@ impl Lower<'_> {
         Ok(Smem { low, high: (fixed >> 32) as u32, view })
     }
 
-    /// One 64-row stage: fence, every K step, commit.
+    /// One 64-row stage: fence, every K step, and the commit after the last stage.
     #[allow(clippy::too_many_arguments)]
     fn stage(
         &mut self,
@@ -111,6 +114,7 @@ impl Lower<'_> {
         a_words: &[V],
         a: Option<(&Smem, i64)>,
         b: &Smem,
+        commit: bool,
     ) -> Vec<V> {
         let regs = (n / 2) as usize;
         let mut constraints = vec!["=f".to_string(); regs];
@@ -165,7 +169,7 @@ impl Lower<'_> {
                 "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{d}}}, {a_text}, db, p, 1, 1, {trans};\\0A"
             );
         }
-        text.push_str("wgmma.commit_group.sync.aligned;\\0A}");
+        text.push_str(if commit { "wgmma.commit_group.sync.aligned;\\0A}" } else { "}" });
         self.e.asm(&text, &constraints.join(","), &operands, &vec![F32; regs], true)
     }
 

@@ -72,6 +72,9 @@ impl Lower<'_> {
             (ReduceOp::Max, true) => "maxnumf",
             (ReduceOp::Min, true) => "minnumf",
             (ReduceOp::Sum, false) => "addi",
+            // A bool counts as 0 or 1.
+            (ReduceOp::Max, false) if elem == Elem::I1 => "ori",
+            (ReduceOp::Min, false) if elem == Elem::I1 => "andi",
             (ReduceOp::Max, false) => "maxsi",
             (ReduceOp::Min, false) => "minsi",
         };
@@ -87,6 +90,8 @@ impl Lower<'_> {
             (ReduceOp::Max, true) => self.e.float(f64::NEG_INFINITY, ty),
             (ReduceOp::Min, true) => self.e.float(f64::INFINITY, ty),
             (ReduceOp::Sum, false) => self.e.int(0, ty),
+            (ReduceOp::Max, false) if elem == Elem::I1 => self.e.int(0, ty),
+            (ReduceOp::Min, false) if elem == Elem::I1 => self.e.int(1, ty),
             (ReduceOp::Max, false) => self.e.int(i64::MIN >> (64 - bits), ty),
             (ReduceOp::Min, false) => self.e.int(i64::MAX >> (64 - bits), ty),
         }

@@ -125,7 +125,7 @@ pub fn plan(func: &Func) -> Plan {
         match &op.kind {
             Kind::Wgmma { trans_b, .. } => {
                 let Type::InFlight(t) = func.ty(op.results[0]) else { return };
-                let l = acc_layout(t.shape[0], t.shape[1], func.warps.unwrap_or(WARPGROUP) / WARPGROUP, *trans_b);
+                let l = acc_layout(t.shape[0], t.shape[1], func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP, *trans_b);
                 wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
                 anchors.push((op.results[0], l));
             }
@@ -133,7 +133,7 @@ pub fn plan(func: &Func) -> Plan {
         }
     });
     let biggest = func.values.iter().filter_map(Type::as_tile).map(TileType::len).max().unwrap_or(1);
-    let warps = computing_warps(func).unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
+    let warps = func.tile_warps().unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
 
     let mut chosen: HashMap<u32, Layout> = HashMap::new();
     for (v, l) in anchors.into_iter().chain(wishes) {
@@ -154,17 +154,6 @@ pub fn plan(func: &Func) -> Plan {
     let flying = (0..func.values.len() as u32).map(ValueId).filter(|v| matches!(func.ty(*v), Type::InFlight(_)));
     let layouts = open.iter().copied().chain(flying).map(|v| (v, chosen[&classes.find(v)].clone())).collect();
     Plan { warps, layouts }
-}
-
-/// Warps that hold tiles: those of the first role, or all.
-fn computing_warps(func: &Func) -> Option<i64> {
-    let mut first = None;
-    func.walk(&mut |op| {
-        if let Kind::Roles { roles } = &op.kind {
-            first = roles.first().map(|r| r.warps);
-        }
-    });
-    first.or(func.warps)
 }
 
 /// Bytes of the narrowest element type in a class that memory is accessed with: its 16-byte runs decide.

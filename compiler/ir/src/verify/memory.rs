@@ -174,7 +174,7 @@ impl Checker<'_> {
             return Err(format!("{t} is not an accumulator"));
         };
         // Before layouts are assigned it is the one that it will get.
-        let groups = (self.func.warps.unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        let groups = (self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP).max(1);
         let layout = t.layout.clone().unwrap_or_else(|| acc_layout(m, n, groups, trans_b));
         ensure!(t.layout.is_some() || !self.laid_out, "{t} has no layout");
         let Layout::Acc { wgm, wgn } = &layout else {
