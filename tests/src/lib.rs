@@ -1,6 +1,7 @@
 //! The harness: finds cases, compiles them, shows what they became.
 
 use flashc_compiler::pipeline::Pass;
+use flashc_compiler::run_header::{self, RunHeader};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer, Quiet, compile};
 use flashc_ir::Func;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,37 @@ pub fn programs(folder: &str) -> Vec<PathBuf> {
         .collect();
     all.sort();
     assert!(!all.is_empty(), "no programs in {folder}");
+    all
+}
+
+/// The programs of a folder with their run headers: file name, text, header.
+///
+/// # Panics
+/// If a program has none, or one that cannot be read.
+pub fn program_cases(folder: &str) -> Vec<(String, String, RunHeader)> {
+    let read = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let header = run_header::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let header = header.unwrap_or_else(|| panic!("{name} has no run header"));
+        (name, text, header)
+    };
+    programs(folder).into_iter().map(read).collect()
+}
+
+/// The different specializations that a program's cases ask for.
+pub fn specializations(header: &RunHeader) -> Vec<Vec<(String, String)>> {
+    let mut all: Vec<Vec<(String, String)>> = vec![];
+    for case in &header.cases {
+        let mut set: Vec<(String, String)> = vec![];
+        for (k, v) in &case.set {
+            set.retain(|x| x.0 != *k);
+            set.push((k.clone(), v.clone()));
+        }
+        if !all.contains(&set) {
+            all.push(set);
+        }
+    }
     all
 }
 

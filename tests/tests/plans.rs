@@ -1,8 +1,7 @@
 //! The compiler derives its plans from what a program computes: names and the order of independent lines
 //! change nothing.
 
-use flashc_compiler::run_header;
-use flashc_tests::{compile_text, programs, root};
+use flashc_tests::{compile_text, program_cases, specializations};
 
 /// Renames every variable and function-local name that a program declares.
 fn rename(text: &str) -> String {
@@ -32,30 +31,28 @@ fn rename(text: &str) -> String {
 
 #[test]
 fn names_do_not_matter() {
-    for path in programs("dsl-examples") {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let header = run_header::parse(&text).unwrap();
+    for (name, text, header) in program_cases("dsl-examples") {
         let other = rename(&text);
-        assert_ne!(text, other, "{}: nothing was renamed", path.display());
-        let set = &header.sets[0];
-        let a = compile_text("a.tile", &text, set).unwrap_or_else(|e| panic!("{e}"));
-        let b = compile_text("a.tile", &other, set).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_ne!(text, other, "{name}: nothing was renamed");
+        let set = &specializations(&header)[0];
+        let a = compile_text("a.tile", &text, set).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let b = compile_text("a.tile", &other, set).unwrap_or_else(|e| panic!("{name}: {e}"));
         for (x, y) in a.artifact.variants.iter().zip(&b.artifact.variants) {
-            assert_eq!(x.ptx, y.ptx, "{}", path.display());
+            assert_eq!(x.ptx, y.ptx, "{name}");
         }
     }
 }
 
 #[test]
 fn the_order_of_independent_lines_does_not_matter() {
-    let path = root().join("dsl-examples/flash_attention_fwd.tile");
-    let text = std::fs::read_to_string(&path).unwrap();
+    let all = program_cases("dsl-examples");
+    let (_, text, header) = all.iter().find(|p| p.0 == "flash_attention_fwd.tile").expect("the example");
     let lines: Vec<&str> = text.lines().collect();
     let at = |needle: &str| lines.iter().position(|l| l.trim_start().starts_with(needle)).unwrap_or_else(|| panic!("no line `{needle}`"));
     let (k, v) = (at("let kt"), at("let vt"));
     let mut swapped = lines.clone();
     swapped.swap(k, v);
-    let set = run_header::parse(&text).unwrap().sets[0].clone();
+    let set = specializations(header)[0].clone();
     let plan = |t: &str| {
         let (compiled, trace) = flashc_tests::trace("a.tile", t, &set, None).unwrap_or_else(|e| panic!("{e}"));
         let before = |pass: &str| {
@@ -66,5 +63,5 @@ fn the_order_of_independent_lines_does_not_matter() {
         let v = &compiled.artifact.variants[0];
         (mma, v.threads, v.shared_bytes, flashc_tests::ptx_summary(&v.ptx))
     };
-    assert_eq!(plan(&text), plan(&swapped.join("\n")));
+    assert_eq!(plan(text), plan(&swapped.join("\n")));
 }

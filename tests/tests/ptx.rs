@@ -1,9 +1,8 @@
 //! The PTX of every example, in counts; and the ptxas gate: no spill, no C75xx warning (a serialised wgmma).
 
-use flashc_tests::{compile_text, pairs, programs, ptx_summary};
-use flashc_compiler::run_header;
+use flashc_tests::{compile_text, program_cases, ptx_summary, specializations};
 
-/// Does the machine have ptxas? Where it must (CI sets `FLASHC_REQUIRE_PTXAS`), its absence is a failure.
+/// Does the machine have ptxas? Where it must (`FLASHC_REQUIRE_PTXAS` is set), its absence is a failure.
 fn ptxas() -> Option<std::path::PathBuf> {
     let found = flashc_runtime::ptxas::find(None).ok();
     if found.is_none() {
@@ -16,29 +15,31 @@ fn ptxas() -> Option<std::path::PathBuf> {
 #[test]
 fn counts_and_gate() {
     let ptxas = ptxas();
-    let _ = pairs(&[]);
-    for path in programs("dsl-examples") {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let header = run_header::parse(&text).unwrap_or_else(|e| panic!("{stem}: {e}"));
-        for (i, set) in header.sets.iter().enumerate() {
-            let compiled = compile_text(&stem, &text, set).unwrap_or_else(|e| panic!("{stem}: {e}"));
-            let mut summary = format!("{set:?}\n");
+    for (name, text, header) in program_cases("dsl-examples") {
+        let stem = name.trim_end_matches(".tile");
+        let mut summary = String::new();
+        for set in specializations(&header) {
+            let compiled = compile_text(&name, &text, &set).unwrap_or_else(|e| panic!("{name} {set:?}: {e}"));
+            let words: Vec<_> = set.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            summary.push_str(&format!("# {}\n", words.join(" ")));
             for v in &compiled.artifact.variants {
                 summary.push_str(&format!("== {}\n{}", v.name, ptx_summary(&v.ptx)));
                 summary.push_str(&format!("threads: {}\nshared bytes: {}\n", v.threads, v.shared_bytes));
-                if v.name == "tma" {
-                    assert!(v.ptx.contains("cp.async.bulk.tensor"), "{stem}: no bulk-tensor copies");
-                }
+                let dots = text.contains("dot(");
+                assert!(
+                    !dots || v.name == "fallback" || v.ptx.contains("cp.async.bulk.tensor"),
+                    "{name}: the aligned variant has no bulk-tensor copies"
+                );
+                assert!(!v.ptx.contains(".local."), "{name} {}: local memory", v.name);
                 if let Some(ptxas) = &ptxas {
                     let a = flashc_runtime::ptxas::assemble(&v.ptx, "sm_90a", ptxas)
-                        .unwrap_or_else(|e| panic!("{stem} {}: {e}", v.name));
-                    assert_eq!((a.spill_stores, a.spill_loads), (0, 0), "{stem} {}: spills", v.name);
+                        .unwrap_or_else(|e| panic!("{name} {}: {e}", v.name));
+                    assert_eq!((a.spill_stores, a.spill_loads), (0, 0), "{name} {set:?} {}: spills", v.name);
                     let bad: Vec<_> = a.warnings.iter().filter(|w| w.contains("C75")).collect();
-                    assert!(bad.is_empty(), "{stem} {}: {bad:?}", v.name);
+                    assert!(bad.is_empty(), "{name} {}: {bad:?}", v.name);
                 }
             }
-            insta::assert_snapshot!(format!("{stem}-{i}"), summary);
         }
+        insta::assert_snapshot!(stem, summary);
     }
 }
