@@ -57,7 +57,7 @@ impl Printer<'_> {
 
     fn ops(&mut self, b: &Block) {
         for op in &b.ops {
-            self.op(op);
+            self.op(op, false);
         }
     }
 
@@ -73,8 +73,12 @@ impl Printer<'_> {
         }
     }
 
-    fn op(&mut self, op: &Op) {
-        let (name, inherent, discardable) = mlir_op(self.func, op);
+    /// `in_role`: it stands directly in a role, where `scf.yield` may not.
+    fn op(&mut self, op: &Op, in_role: bool) {
+        let (mut name, inherent, discardable) = mlir_op(self.func, op);
+        if in_role && op.kind == Kind::Yield {
+            name = "sm90.end".into();
+        }
         self.values(&op.results);
         let _ = write!(self.out, "{}\"{name}\"(", if op.results.is_empty() { "" } else { " = " });
         self.values(&op.operands);
@@ -89,7 +93,9 @@ impl Printer<'_> {
                 self.block_args(r);
                 self.out.push_str("):\n");
             }
-            self.ops(r);
+            for inner in &r.ops {
+                self.op(inner, matches!(op.kind, Kind::Roles { .. }));
+            }
         }
         if !op.regions.is_empty() {
             self.out.push_str("})");
@@ -227,7 +233,7 @@ pub fn kind_from_mlir(
         ("tile", "num_programs") => Kind::NumPrograms(int("axis")? as usize),
         ("scf", "for") => Kind::For { unordered: attr("tile.unordered").is_some() },
         ("scf", "if") => Kind::If,
-        ("scf", "yield") => Kind::Yield,
+        ("scf", "yield") | ("sm90", "end") => Kind::Yield,
         ("func", "return") => Kind::Return,
         ("tile", "splat") => Kind::Splat,
         ("tile", "iota") => Kind::Iota,
