@@ -71,6 +71,22 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, _| passes::warpgroup_mma::run(f)),
     },
     Pass {
+        name: "specialize-roles",
+        summary: "a producer copies tiles to rings of buffers while consumers compute",
+        level: Level::Sm90,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, t| Ok(passes::specialize_roles::run(f, t).unwrap_or_else(|| f.clone()))),
+    },
+    Pass {
+        name: "rotate",
+        summary: "an iteration's last product runs under the next one's work, and warpgroups take turns",
+        level: Level::Sm90,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, _| Ok(passes::rotate::run(f))),
+    },
+    Pass {
         name: "tma-loads",
         summary: "tiles that only go to shared memory are copied there by the tensor memory accelerator",
         level: Level::Sm90,

@@ -20,8 +20,9 @@
 //! With several warpgroups that compute, they take turns at issuing, so that one's products run under the
 //! other's work.
 //!
-//! Declines when: the loop has fewer than two products, the last one's result is wanted in the same
-//! iteration, or its first operand does not come from registers.
+//! Declines when: the loop does not have two products, the last one's result is wanted in the same
+//! iteration, its first operand does not come from registers, or its buffer is filled anew before the
+//! next iteration's first product.
 
 use flashc_ir::layout::WARPGROUP;
 use flashc_ir::ops::{BinaryOp, Kind, Predicate};
@@ -75,6 +76,15 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     let product = &body.ops[last];
     let a = product.operands[0];
     if !matches!(func.ty(a), Type::Tile(_)) || product.operands.len() != 3 {
+        return None;
+    }
+    // The buffer must still hold the tile an iteration later: a slot of a ring does, one that is filled anew
+    // each time does not.
+    let buffer = product.operands[1];
+    let refilled = body.ops.iter().any(|o| {
+        matches!(o.kind, Kind::LocalStore | Kind::TmaLoad { .. }) && o.operands.contains(&buffer)
+    });
+    if refilled {
         return None;
     }
     let wait = (last..body.ops.len()).find(|i| body.ops[*i].operands.first() == Some(&product.result()))?;
