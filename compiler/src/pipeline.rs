@@ -63,6 +63,14 @@ pub const PASSES: &[Pass] = &[
         run: Run::Upstream(&[UpstreamPass::Canonicalize, UpstreamPass::Cse, UpstreamPass::LoopInvariantCodeMotion]),
     },
     Pass {
+        name: "split-loops",
+        summary: "a mask that only the last iterations need is left out of the others",
+        level: Level::Tile,
+        aligned_only: false,
+        reassociates: false,
+        run: Run::Ours(|f, _| Ok(passes::split_loops::run(f))),
+    },
+    Pass {
         name: "warpgroup-mma",
         summary: "dot products become asynchronous warpgroup matrix multiplies on buffers and register fragments",
         level: Level::Sm90,

@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod place_barriers;
 pub mod rotate;
 pub mod specialize_roles;
+pub mod split_loops;
 pub mod tma_loads;
 pub mod warpgroup_mma;
 

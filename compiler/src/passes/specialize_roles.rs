@@ -71,12 +71,14 @@ pub fn run(func: &Func, target: &Target) -> Option<Func> {
 
 /// Decides.
 pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
-    let sites = tma_loads::plan(func).sites;
+    let mut sites = tma_loads::plan(func).sites;
+    share_rings(func, &mut sites);
     if sites.iter().all(|s| s.once) || !producer_is_scalar(func, &sites) {
         return None;
     }
     let bytes = |v: ValueId| func.ty(v).as_buffer().map_or(0, BufferType::bytes);
-    let ring: i64 = sites.iter().filter(|s| !s.once).map(|s| bytes(s.buffer)).sum();
+    let rings = sites.iter().enumerate().filter(|(i, s)| !s.once && owner(&sites, *i) == *i);
+    let ring: i64 = rings.map(|(_, s)| bytes(s.buffer)).sum();
     let ring_buffers: HashSet<ValueId> = sites.iter().filter(|s| !s.once).map(|s| s.buffer).collect();
     let mut rest = 0;
     func.walk(&mut |op| {
@@ -99,6 +101,69 @@ pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
         role("producer", PRODUCER_WARPS, producer),
     ];
     Some(Plan { sites, stages, roles })
+}
+
+/// Blocks that load the same tiles of the same tensors, one after the other, use the same rings: the phase of
+/// the later ones becomes that of the first.
+fn share_rings(func: &Func, sites: &mut [Site]) {
+    let defs = func.defs();
+    let mut blocks: Vec<(usize, Vec<usize>)> = vec![];
+    let by_tile: HashMap<ValueId, usize> = sites.iter().map(|s| (s.tile, s.phase)).collect();
+    around(&func.body, &by_tile, &mut vec![], &mut blocks);
+    let key = |sites: &[Site], phase: usize| -> Vec<(Type, ValueId)> {
+        let own = sites.iter().filter(|s| s.phase == phase && !s.once);
+        own.map(|s| (func.ty(s.buffer).clone(), defs[&s.tile].operands[0])).collect()
+    };
+    let original: Vec<Site> = sites.to_vec();
+    let mut done: Vec<(usize, Vec<usize>)> = vec![];
+    for (phase, outer) in blocks {
+        let mine = key(&original, phase);
+        let nested = |other: &(usize, Vec<usize>)| outer.contains(&other.0) || other.1.contains(&phase);
+        let same = done.iter().find(|d| !mine.is_empty() && !nested(d) && key(&original, d.0) == mine);
+        match same {
+            Some((first, _)) => {
+                for s in sites.iter_mut().filter(|s| s.phase == phase) {
+                    s.phase = *first;
+                }
+            }
+            None => done.push((phase, outer)),
+        }
+    }
+}
+
+/// The phases of all blocks, each with those of the blocks around it.
+fn around(
+    block: &Block,
+    by_tile: &HashMap<ValueId, usize>,
+    outer: &mut Vec<usize>,
+    out: &mut Vec<(usize, Vec<usize>)>,
+) {
+    let phase = block.ops.iter().find_map(|o| match o.kind {
+        Kind::LocalStore => by_tile.get(&o.operands[0]).copied(),
+        _ => None,
+    });
+    if let Some(p) = phase {
+        out.push((p, outer.clone()));
+        outer.push(p);
+    }
+    for r in block.ops.iter().flat_map(|o| &o.regions) {
+        around(r, by_tile, outer, out);
+    }
+    if phase.is_some() {
+        outer.pop();
+    }
+}
+
+/// The site whose ring a site uses: the one at its place in the first block of its phase.
+fn owner(sites: &[Site], i: usize) -> usize {
+    let phase = sites[i].phase;
+    if sites[i].once || phase > i {
+        return i;
+    }
+    let in_phase: Vec<usize> = (0..sites.len()).filter(|j| sites[*j].phase == phase && !sites[*j].once).collect();
+    let per_block = in_phase.iter().take_while(|j| sites[**j].block == sites[phase].block).count();
+    let place = in_phase.iter().position(|j| *j == i).unwrap_or(0);
+    in_phase[place % per_block.max(1)]
 }
 
 /// Values that decide which copies are issued and where: all scalar?
@@ -213,6 +278,17 @@ impl<'a> Apply<'a> {
             let Type::Buffer(ty) = self.old.ty(op.result()).clone() else { continue };
             let site = rings.get(&op.result());
             let many = site.is_some_and(|s| !s.once);
+            if let Some(s) = site {
+                let i = self.plan.sites.iter().position(|x| x.tile == s.tile).unwrap_or(0);
+                let of = owner(&self.plan.sites, i);
+                if of != i {
+                    // Another site's ring; it stands earlier.
+                    if let Some(shared) = self.shared.get(&self.plan.sites[of].tile).copied() {
+                        self.shared.insert(s.tile, shared);
+                        continue;
+                    }
+                }
+            }
             let stages = self.plan.stages;
             let ty = if many { Type::Ring(ty, stages) } else { Type::Buffer(ty) };
             let buffer = b.op1(Kind::Alloc { offset: None }, &[], ty);

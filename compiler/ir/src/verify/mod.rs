@@ -262,6 +262,7 @@ impl<'a> Checker<'a> {
         let regions = match op.kind {
             Kind::For { .. } => 1,
             Kind::If => 2,
+            Kind::Roles { ref roles } => roles.len(),
             _ => 0,
         };
         ensure!(op.regions.len() == regions, "{} regions, {regions} are expected", op.regions.len());
@@ -301,6 +302,11 @@ impl<'a> Checker<'a> {
             Kind::LocalLoad => self.local(op, 1, 1),
             Kind::Wgmma { trans_a, trans_b, acc } => self.wgmma(op, *trans_a, *trans_b, *acc),
             Kind::WgmmaWait { pending } => self.wgmma_wait(op, *pending),
+            Kind::Roles { .. }
+            | Kind::Slot
+            | Kind::BarrierArrive
+            | Kind::TurnWait { .. }
+            | Kind::TurnPass { .. } => Ok(()),
             Kind::FenceAsync | Kind::CtaBarrier => self.signature_is(op, &[], &[]),
         }
     }
