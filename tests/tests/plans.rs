@@ -14,14 +14,20 @@ fn rename(text: &str) -> String {
     }
     let mut out = String::new();
     let mut word = String::new();
-    for c in text.chars().chain(['\n']) {
+    let mut chars = text.chars().chain(['\n']).peekable();
+    while let Some(c) = chars.next() {
         if c.is_alphanumeric() || c == '_' {
             word.push(c);
             continue;
         }
+        // `acc = x` among arguments is a keyword.
+        let rest: String = std::iter::once(c).chain(chars.clone().take(3)).collect();
+        let rest = rest.trim_start();
+        let assigned = rest.starts_with('=') && !rest.starts_with("==");
+        let keyword = assigned && out.trim_end().ends_with([',', '(']);
         match names.iter().position(|n| *n == word) {
-            Some(i) => out.push_str(&format!("renamed{i}")),
-            None => out.push_str(&word),
+            Some(i) if !keyword => out.push_str(&format!("renamed{i}")),
+            _ => out.push_str(&word),
         }
         word.clear();
         out.push(c);

@@ -1,8 +1,9 @@
 //! A module of MLIR: printing, verifying, running passes.
 
 use crate::{Context, Failure, UpstreamPass};
-use melior::ir::operation::{OperationLike, OperationPrintingFlags};
+use melior::ir::operation::{OperationLike, OperationPrintingFlags, WalkOrder, WalkResult};
 use melior::pass::PassManager;
+use std::collections::BTreeSet;
 
 /// A module, owned by a [`Context`].
 pub struct Module<'c> {
@@ -28,6 +29,21 @@ impl Module<'_> {
     pub fn verify(&self) -> Result<(), Failure> {
         let valid = || self.raw.as_operation().verify().then_some(());
         self.context.capture("verify", "the module is malformed", valid)
+    }
+
+    /// The dialects of the operations in it.
+    pub(crate) fn dialects(&self) -> BTreeSet<String> {
+        let mut seen = BTreeSet::new();
+        self.raw.as_operation().walk(WalkOrder::PreOrder, |op| {
+            let name = op.name();
+            let dialect =
+                name.as_string_ref().as_str().unwrap_or_default().split('.').next().unwrap_or_default();
+            if !seen.contains(dialect) {
+                seen.insert(dialect.to_string());
+            }
+            WalkResult::Advance
+        });
+        seen
     }
 
     /// Runs passes in order. After a failure the module is in no useful state.

@@ -8,8 +8,11 @@
 use crate::{Context, Failure, Module};
 use flashc_ir::ops::Literal;
 use flashc_ir::{Block, Func, Kind, Loc, Op, Type, ValueId};
-use melior::ir::attribute::{AttributeLike, FloatAttribute, IntegerAttribute, StringAttribute};
+use melior::ir::attribute::{
+    ArrayAttribute, AttributeLike, FloatAttribute, IntegerAttribute, StringAttribute,
+};
 use melior::ir::operation::{OperationLike, OperationRef};
+use melior::ir::r#type::IntegerType;
 use melior::ir::{Attribute, BlockLike, BlockRef, Location, RegionLike, TypeLike, Value, ValueLike};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,8 +80,7 @@ struct Reader<'c> {
 
 impl<'c> Reader<'c> {
     fn new(context: &'c Context, function: &OperationRef<'_, '_>) -> Reader<'c> {
-        let args = attribute(function, "tile.args")
-            .and_then(|a| melior::ir::attribute::ArrayAttribute::try_from(a).ok());
+        let args = attribute(function, "tile.args").and_then(|a| ArrayAttribute::try_from(a).ok());
         let arg_names = match args {
             Some(a) => (0..a.len()).filter_map(|i| string(a.element(i).ok()?)).collect(),
             None => vec![],
@@ -200,15 +202,6 @@ fn literal(value: Attribute<'_>) -> Option<Literal> {
     }
     let i = integer(value)?;
     // MLIR extends a true i1 to -1.
-    Some(Literal::Int(if value.r#type().is_integer_of_width(1) { i & 1 } else { i }))
-}
-
-trait Width {
-    fn is_integer_of_width(&self, bits: u32) -> bool;
-}
-
-impl Width for melior::ir::Type<'_> {
-    fn is_integer_of_width(&self, bits: u32) -> bool {
-        melior::ir::r#type::IntegerType::try_from(*self).is_ok_and(|t| t.width() == bits)
-    }
+    let is_bool = IntegerType::try_from(value.r#type()).is_ok_and(|t| t.width() == 1);
+    Some(Literal::Int(if is_bool { i & 1 } else { i }))
 }

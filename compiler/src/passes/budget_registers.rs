@@ -8,7 +8,8 @@
 //! can have. ptxas then allocates; where its own temporaries do not fit it spills, and says so.
 //!
 //! How: a value is live from its definition to its last use; one from outside a loop that the loop uses
-//! lives to its end. A `splat` is one register, an `iota` is computed where it is used.
+//! lives to its end. A `splat` is one register, a `broadcast` none, and what is computed from indices is
+//! computed again where it is used.
 //!
 //! Declines (a user error): the estimate passes the limit. The error lists the lines whose tiles are live
 //! at the worst point.
@@ -147,12 +148,16 @@ fn number(func: &Func, block: &Block, clock: &mut usize, locs: &mut Vec<Loc>, li
                 }
             }
         }
-        let cost = match op.kind {
-            Kind::Splat => Some(1),
-            Kind::Iota => Some(0),
-            _ => None,
-        };
         for v in &op.results {
+            let floats = func.ty(*v).elem().is_some_and(|e| e.is_float());
+            let cost = match op.kind {
+                Kind::Splat => Some(1),
+                // Copies of registers that are counted already.
+                Kind::Broadcast { .. } => Some(0),
+                // Indices and conditions are computed where they are used.
+                _ if op.kind.is_pure() && !floats => Some(0),
+                _ => None,
+            };
             define(*v, cost, *clock - 1, &op.loc, lives);
         }
     }

@@ -176,9 +176,11 @@ extern "C" fn on_diagnostic(info: LLVMDiagnosticInfoRef, said: *mut c_void) {
     }
 }
 
+type Report = Box<dyn Fn(String)>;
+
 thread_local! {
     /// Where a fatal error on this thread goes.
-    static HOME: RefCell<Option<Box<dyn Fn(String)>>> = const { RefCell::new(None) };
+    static HOME: RefCell<Option<Report>> = const { RefCell::new(None) };
 }
 
 extern "C" fn on_fatal(reason: *const c_char) {
@@ -191,9 +193,11 @@ extern "C" fn on_fatal(reason: *const c_char) {
         }
         _ => false,
     });
-    // Returning would end the process, and LLVM's frames cannot be unwound.
-    while caught {
-        std::thread::park();
+    if caught {
+        // Returning would end the process, and LLVM's frames cannot be unwound.
+        loop {
+            std::thread::park();
+        }
     }
 }
 

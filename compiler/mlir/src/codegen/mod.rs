@@ -70,10 +70,11 @@ pub fn compile_module_to_ptx(mut module: Module<'_>, options: &CodegenOptions) -
         let value = Attribute::from(StringAttribute::new(&module.context.raw, value));
         module.raw.as_operation_mut().set_attribute(key, value);
     }
-    module.run(UpstreamPass::TO_LLVM)?;
-    if options.line_info {
-        module.run(&[UpstreamPass::LineInfo])?;
-    }
+    let dialects = module.dialects();
+    let needed = |p: &UpstreamPass| p.only_for().is_none_or(|d| dialects.contains(d));
+    let line_info = options.line_info.then_some(UpstreamPass::LineInfo);
+    let passes: Vec<_> = UpstreamPass::TO_LLVM.iter().copied().filter(needed).chain(line_info).collect();
+    module.run(&passes)?;
     timed("lower", start);
 
     let start = Instant::now();

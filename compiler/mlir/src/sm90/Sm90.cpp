@@ -36,12 +36,15 @@ static bool indexes(Operation &op) {
   return buffer && tile::indexesTensor(op, 2, buffer.getShape(), buffer.getElem());
 }
 
-/// For local_load and local_store, whose tile is the result or the first operand.
+/// For local_load and local_store, whose tile is the result or the first operand. The buffer may be padded.
 static bool copies(Operation &op) {
   Value value = op.getNumResults() == 1 ? Value(op.getResult(0)) : op.getOperand(0);
   auto tile = dyn_cast<TileType>(value.getType());
   auto buffer = dyn_cast<BufferType>(op.getOperand(op.getNumOperands() - 1).getType());
-  return tile && buffer && tile.getShape() == buffer.getShape() && tile.getElem() == buffer.getElem();
+  if (!tile || !buffer || tile.getElem() != buffer.getElem() || tile.getShape().size() != buffer.getShape().size())
+    return false;
+  return llvm::all_of(llvm::zip(tile.getShape(), buffer.getShape()),
+                      [](auto both) { return std::get<0>(both) <= std::get<1>(both); });
 }
 
 } // namespace flashc::sm90

@@ -89,12 +89,12 @@ def Sm90_BarrierWaitOp : Sm90_Op<"barrier_wait"> {
   let assemblyFormat = "$barrier `,` $parity attr-dict";
 }
 
-def Sm90_LocalStoreOp : Sm90_Op<"local_store", [Sm90_Check<"tile and buffer have one shape and element type", "copies">]> {
+def Sm90_LocalStoreOp : Sm90_Op<"local_store", [Sm90_Check<"the buffer has the tile's element type and room for it", "copies">]> {
   let arguments = (ins Tile_Block:$value, Sm90_Shared:$buffer);
   let assemblyFormat = "$value `->` $buffer attr-dict `:` type($value) `->` type($buffer)";
 }
 
-def Sm90_LocalLoadOp : Sm90_Op<"local_load", [Sm90_Check<"tile and buffer have one shape and element type", "copies">]> {
+def Sm90_LocalLoadOp : Sm90_Op<"local_load", [Sm90_Check<"the buffer has the tile's element type and room for it", "copies">]> {
   let arguments = (ins Sm90_Shared:$buffer);
   let results = (outs Tile_Block:$result);
   let assemblyFormat = "$buffer attr-dict `:` type($buffer) `->` type($result)";

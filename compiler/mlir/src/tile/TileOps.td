@@ -149,7 +149,7 @@ def Tile_CmpOp : Tile_PureOp<"cmp", [SameTypeOperands,
     TypesMatchWith<"the result is a bool for each element", "lhs", "result", "::flashc::tile::boolLike($_self)">]> {
   let arguments = (ins Tile_Predicate:$predicate, Tile_Any:$lhs, Tile_Any:$rhs);
   let results = (outs Tile_BoolLike:$result);
-  let assemblyFormat = "custom<Word>($predicate) $lhs `,` $rhs attr-dict `:` type($lhs)";
+  let assemblyFormat = "custom<Word>($predicate) `,` $lhs `,` $rhs attr-dict `:` type($lhs)";
 }
 
 def Tile_SelectOp : Tile_PureOp<"select", [AllTypesMatch<["a", "b", "result"]>,

@@ -94,7 +94,7 @@ fn tied_operands_in_a_loop() {
         "%c0 = \"arith.constant\"() <{value = 0 : i32}> : () -> i32\n\
          %c1 = \"arith.constant\"() <{value = 1 : i32}> : () -> i32\n",
     );
-    let _ = write!(body, "%r:{N} = \"scf.for\"(%c0, %n, %c1, {}) ({{\n", list(&|_| "%f".into()));
+    let _ = writeln!(body, "%r:{N} = \"scf.for\"(%c0, %n, %c1, {}) ({{", list(&|_| "%f".into()));
     let _ = writeln!(body, "^bb0(%i: i32, {}):", list(&|i| format!("%a{i}: f32")));
     let _ = writeln!(
         body,

@@ -76,7 +76,7 @@ fn own_syntax() {
         "reads %5, %5 pending 1 : !sm90.inflight<!tile.tile<64x64xf32, #tile.acc<wgm = 1, wgn = 1>>> reads ",
         "= tile.cmp slt, ",
         "= tile.program_id 2",
-        "= tile.reduce max, ",
+        "= tile.reduce max %",
         "#tile.slice<dim = 1, parent = #tile.acc<wgm = 1, wgn = 1>>",
         "#tile.blocked<per_thread = [1, 8], lanes = [4, 8], warps = [4, 1]>",
         "{tile.unordered}",
