@@ -107,12 +107,14 @@ pub fn compile(
     let (source, imported) = (front.source, front.imported);
     let Some(target) = Target::by_name(&options.target) else {
         let known: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
-        let d = Diagnostic::new(Code::UnknownTarget, Span::default(), format!("no target `{}`", options.target))
-            .help(format!("known: {}", known.join(", ")));
+        let d =
+            Diagnostic::new(Code::UnknownTarget, Span::default(), format!("no target `{}`", options.target))
+                .help(format!("known: {}", known.join(", ")));
         return Err(user(vec![d], &source, options));
     };
     observer.phase("mlir context", "");
-    let bug = |pass: &str, message: String| Failure::Bug { pass: pass.into(), message, before: String::new() };
+    let bug =
+        |pass: &str, message: String| Failure::Bug { pass: pass.into(), message, before: String::new() };
     let cx = Context::new();
     let mut compiled = Compiled {
         artifact: Artifact {
@@ -154,8 +156,11 @@ pub fn compile(
             line_info: options.line_info,
             keep_llvm: options.keep_llvm,
         };
-        let ptx = flashc_mlir::compile_to_ptx(&cx, &lowered.text, &codegen)
-            .map_err(|e| Failure::Bug { pass: "llvm and ptx".into(), message: e.to_string(), before: lowered.text.clone() })?;
+        let ptx = flashc_mlir::compile_to_ptx(&cx, &lowered.text, &codegen).map_err(|e| Failure::Bug {
+            pass: "llvm and ptx".into(),
+            message: e.to_string(),
+            before: lowered.text.clone(),
+        })?;
         let name = if lowered.tensor_maps.is_empty() { variant.name } else { "tma" };
         compiled.llvm.extend(ptx.llvm.map(|t| (name.to_string(), t)));
         compiled.sm90.push((name.to_string(), func.clone()));
@@ -209,7 +214,8 @@ pub fn front(
         return Err(user(analysis.diagnostics, &source, options));
     };
     let warnings = render(&analysis.diagnostics, &source, options.color);
-    let kernel = choose(&program.kernels, options.kernel.as_deref()).map_err(|d| user(vec![d], &source, options))?;
+    let kernel =
+        choose(&program.kernels, options.kernel.as_deref()).map_err(|d| user(vec![d], &source, options))?;
     let mut spec = Specialization::new();
     let mut bad = vec![];
     for (name, value) in &options.set {
@@ -251,9 +257,11 @@ fn choose<'a>(kernels: &'a [Kernel], name: Option<&str>) -> Result<&'a Kernel, D
                 .help(format!("it has: {}", names.join(", ")))
         }),
         (None, [only]) => Ok(only),
-        (None, _) => Err(Diagnostic::new(Code::UnknownKernel, span, "this file has several kernels: say which")
-            .label("the first of them")
-            .help(format!("name one of: {}", names.join(", ")))),
+        (None, _) => {
+            Err(Diagnostic::new(Code::UnknownKernel, span, "this file has several kernels: say which")
+                .label("the first of them")
+                .help(format!("name one of: {}", names.join(", "))))
+        }
     }
 }
 

@@ -60,7 +60,11 @@ pub const PASSES: &[Pass] = &[
         level: Level::Tile,
         aligned_only: false,
         reassociates: false,
-        run: Run::Upstream(&[UpstreamPass::Canonicalize, UpstreamPass::Cse, UpstreamPass::LoopInvariantCodeMotion]),
+        run: Run::Upstream(&[
+            UpstreamPass::Canonicalize,
+            UpstreamPass::Cse,
+            UpstreamPass::LoopInvariantCodeMotion,
+        ]),
     },
     Pass {
         name: "split-loops",
@@ -205,8 +209,12 @@ pub fn run(
         };
         let next = next.map_err(stop)?;
         if let Err(violations) = flashc_ir::verify::verify(&next) {
-            let text: Vec<_> = violations.iter().map(|v| format!("line {}: {}", v.loc.line, v.message)).collect();
-            return Err(stop(Failure::Bug(format!("the function after it is malformed: {}", text.join("; ")))));
+            let text: Vec<_> =
+                violations.iter().map(|v| format!("line {}: {}", v.loc.line, v.message)).collect();
+            return Err(stop(Failure::Bug(format!(
+                "the function after it is malformed: {}",
+                text.join("; ")
+            ))));
         }
         if observer.wants(pass.name) {
             let text = cx.write(&next).map_err(|e| stop(Failure::Bug(e.to_string())))?.print(false);
@@ -226,6 +234,12 @@ fn upstream(cx: &Context, func: &Func, passes: &[UpstreamPass]) -> Result<Func, 
 }
 
 /// Lowers what [`run`] has made.
-pub fn lower(func: &Func, variant: Variant, scalars: usize, dims: usize, line_info: bool) -> Result<Lowered, Failure> {
+pub fn lower(
+    func: &Func,
+    variant: Variant,
+    scalars: usize,
+    dims: usize,
+    line_info: bool,
+) -> Result<Lowered, Failure> {
     lower::lower(func, lower::Options { aligned: variant.aligned, line_info, scalars, dims })
 }

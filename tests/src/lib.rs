@@ -108,7 +108,12 @@ impl Observer for Trace {
 ///
 /// # Errors
 /// What the compiler says.
-pub fn trace(name: &str, text: &str, set: &[(String, String)], dump: Option<&str>) -> Result<(Compiled, Trace), Failure> {
+pub fn trace(
+    name: &str,
+    text: &str,
+    set: &[(String, String)],
+    dump: Option<&str>,
+) -> Result<(Compiled, Trace), Failure> {
     let options = CompileOptions { set: set.to_vec(), ..CompileOptions::default() };
     let mut t = Trace { dump: dump.map(str::to_owned), ..Trace::default() };
     let compiled = compile(name, text.as_bytes(), &options, &mut t)?;

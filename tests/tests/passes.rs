@@ -24,7 +24,8 @@ fn ir_after_each_pass() {
         let variant = header(&text, "variant").first().cloned().unwrap_or("aligned".into());
         let (_, t) = trace(name, &text, &set, Some(&pass)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let dump = t.dumps.iter().find(|d| d.0 == variant).unwrap_or_else(|| panic!("{name}: no {variant}"));
-        let again = Context::new().parse(&dump.1).expect("a snapshot parses").to_func().expect("and reads back");
+        let again =
+            Context::new().parse(&dump.1).expect("a snapshot parses").to_func().expect("and reads back");
         let printed = Context::new().write(&again).expect("it is well-formed").print(false);
         assert_eq!(printed, dump.1, "{name}: parsing and printing changes the IR");
         insta::assert_snapshot!(dump.1);

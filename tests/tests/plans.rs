@@ -6,7 +6,8 @@ use flashc_tests::{compile_text, program_cases, specializations};
 /// Renames every variable and function-local name that a program declares.
 fn rename(text: &str) -> String {
     let mut names: Vec<String> = vec![];
-    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
     for pair in words.windows(2) {
         if matches!(pair[0], "let" | "var" | "for" | "unordered") && pair[1] != "unordered" {
             names.push(pair[1].to_owned());
@@ -54,13 +55,19 @@ fn the_order_of_independent_lines_does_not_matter() {
     let all = program_cases("dsl-examples");
     let (_, text, header) = all.iter().find(|p| p.0 == "flash_attention_fwd.tile").expect("the example");
     let lines: Vec<&str> = text.lines().collect();
-    let at = |needle: &str| lines.iter().position(|l| l.trim_start().starts_with(needle)).unwrap_or_else(|| panic!("no line `{needle}`"));
+    let at = |needle: &str| {
+        lines
+            .iter()
+            .position(|l| l.trim_start().starts_with(needle))
+            .unwrap_or_else(|| panic!("no line `{needle}`"))
+    };
     let (k, v) = (at("let kt"), at("let vt"));
     let mut swapped = lines.clone();
     swapped.swap(k, v);
     let set = specializations(header)[0].clone();
     let plan = |t: &str| {
-        let (compiled, trace) = flashc_tests::trace("a.tile", t, &set, None).unwrap_or_else(|e| panic!("{e}"));
+        let (compiled, trace) =
+            flashc_tests::trace("a.tile", t, &set, None).unwrap_or_else(|e| panic!("{e}"));
         let before = |pass: &str| {
             let i = trace.after.iter().position(|a| a.0 == pass).unwrap();
             trace.after[i - 1].3.clone()

@@ -6,7 +6,10 @@ use flashc_tests::{compile_text, program_cases, ptx_summary, specializations};
 fn ptxas() -> Option<std::path::PathBuf> {
     let found = flashc_runtime::ptxas::find(None).ok();
     if found.is_none() {
-        assert!(std::env::var_os("FLASHC_REQUIRE_PTXAS").is_none(), "ptxas is required here and was not found");
+        assert!(
+            std::env::var_os("FLASHC_REQUIRE_PTXAS").is_none(),
+            "ptxas is required here and was not found"
+        );
         eprintln!("*** ptxas was not found: the gate on spills and serialised wgmma DID NOT RUN ***");
     }
     found

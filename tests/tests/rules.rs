@@ -15,9 +15,12 @@ fn packages_depend_downwards() {
     ]);
     for (name, (folder, may)) in &allowed {
         let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
-        for other in ["flashc-front", "flashc-ir", "flashc-mlir", "flashc-compiler", "flashc-runtime", "flashc"] {
+        for other in
+            ["flashc-front", "flashc-ir", "flashc-mlir", "flashc-compiler", "flashc-runtime", "flashc"]
+        {
             let uses = manifest.lines().any(|l| {
-                l.split(['.', ' ', '=']).next() == Some(other) && (l.contains("workspace") || l.contains("path"))
+                l.split(['.', ' ', '=']).next() == Some(other)
+                    && (l.contains("workspace") || l.contains("path"))
             });
             assert!(!uses || may.contains(&other), "{name} must not depend on {other}");
         }
@@ -27,8 +30,15 @@ fn packages_depend_downwards() {
 /// melior, mlir-sys, inkwell and llvm-sys stay in one package, cudarc in another.
 #[test]
 fn foreign_code_stays_in_its_package() {
-    let homes = [("melior", "compiler/mlir"), ("mlir-sys", "compiler/mlir"), ("inkwell", "compiler/mlir"), ("cudarc", "runtime")];
-    for folder in ["compiler/front", "compiler/ir", "compiler/mlir", "compiler", "compiler/cli", "runtime", "tests"] {
+    let homes = [
+        ("melior", "compiler/mlir"),
+        ("mlir-sys", "compiler/mlir"),
+        ("inkwell", "compiler/mlir"),
+        ("cudarc", "runtime"),
+    ];
+    for folder in
+        ["compiler/front", "compiler/ir", "compiler/mlir", "compiler", "compiler/cli", "runtime", "tests"]
+    {
         let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for (krate, home) in homes {
             let uses = manifest.lines().any(|l| l.split(['.', ' ', '=']).next() == Some(krate));

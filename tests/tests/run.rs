@@ -76,8 +76,8 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
             assert!(c.ok, "{at} {what}: {c}");
         }
     };
-    let (outputs, meaning) =
-        interpret(&compiled.imported, &signature, &inputs, case, false).unwrap_or_else(|e| panic!("{at} import: {e}"));
+    let (outputs, meaning) = interpret(&compiled.imported, &signature, &inputs, case, false)
+        .unwrap_or_else(|e| panic!("{at} import: {e}"));
     judge(&outputs, "import");
     // What the launch would not choose need not run.
     let launchable = |variant: &str| {
@@ -109,8 +109,8 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
             continue;
         }
         let what = format!("after {pass} ({variant})");
-        let (outputs, bits) =
-            interpret(func, &signature, &inputs, case, !placed).unwrap_or_else(|e| panic!("{at} {what}: {e}"));
+        let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed)
+            .unwrap_or_else(|e| panic!("{at} {what}: {e}"));
         if !reassociates && every_pass {
             assert!(bits == last, "{at} {what}: the pass changed results");
         }

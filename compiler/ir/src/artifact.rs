@@ -185,7 +185,9 @@ fn host_binary(op: HostBinary, a: HostValue, b: HostValue) -> Option<HostValue> 
             Mul => Int(a.checked_mul(b)?),
             Div => Int(if b == 0 { 0 } else { a.checked_div(b)? }),
             Rem => Int(if b == 0 { a } else { a.checked_rem(b)? }),
-            CeilDiv => Int(if b == 0 { 0 } else { a.checked_div(b)? + ((a % b != 0 && (a < 0) == (b < 0)) as i64) }),
+            CeilDiv => {
+                Int(if b == 0 { 0 } else { a.checked_div(b)? + ((a % b != 0 && (a < 0) == (b < 0)) as i64) })
+            }
             Min => Int(a.min(b)),
             Max => Int(a.max(b)),
             Eq => Bool(a == b),

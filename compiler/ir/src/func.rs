@@ -200,9 +200,21 @@ impl Builder {
     }
 
     /// Appends an operation that has regions.
-    pub fn op_with(&mut self, kind: Kind, operands: &[ValueId], results: &[Type], regions: Vec<Block>) -> Vec<ValueId> {
+    pub fn op_with(
+        &mut self,
+        kind: Kind,
+        operands: &[ValueId],
+        results: &[Type],
+        regions: Vec<Block>,
+    ) -> Vec<ValueId> {
         let results: Vec<_> = results.iter().map(|t| new_value(&mut self.func, t.clone())).collect();
-        let op = Op { kind, operands: operands.to_vec(), results: results.clone(), regions, loc: self.loc.clone() };
+        let op = Op {
+            kind,
+            operands: operands.to_vec(),
+            results: results.clone(),
+            regions,
+            loc: self.loc.clone(),
+        };
         self.open.last_mut().expect("the function's body is open until finish").ops.push(op);
         results
     }
@@ -266,7 +278,13 @@ impl Builder {
 
     /// As [`Builder::copy`], but `custom` sees each operation first, inner ones included, and says what to
     /// do with it.
-    pub fn copy_with(&mut self, old: &Func, op: &Op, map: &mut HashMap<ValueId, ValueId>, custom: &mut Rewrite<'_>) {
+    pub fn copy_with(
+        &mut self,
+        old: &Func,
+        op: &Op,
+        map: &mut HashMap<ValueId, ValueId>,
+        custom: &mut Rewrite<'_>,
+    ) {
         self.loc = op.loc.clone();
         let operands = match custom(self, old, op, map) {
             Step::Done => return,

@@ -109,10 +109,9 @@ impl fmt::Display for Layout {
         match self {
             Layout::Acc { wgm, wgn } => write!(f, "#tile.acc<wgm = {wgm}, wgn = {wgn}>"),
             Layout::Slice { dim, parent } => write!(f, "#tile.slice<dim = {dim}, parent = {parent}>"),
-            Layout::Blocked { per_thread, lanes, warps } => write!(
-                f,
-                "#tile.blocked<per_thread = {per_thread:?}, lanes = {lanes:?}, warps = {warps:?}>"
-            ),
+            Layout::Blocked { per_thread, lanes, warps } => {
+                write!(f, "#tile.blocked<per_thread = {per_thread:?}, lanes = {lanes:?}, warps = {warps:?}>")
+            }
         }
     }
 }
@@ -218,7 +217,11 @@ pub fn acc_layout(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> Layout {
     let wgm = (1..=warpgroups).filter(|w| warpgroups % w == 0 && *w <= blocks).max().unwrap_or(1);
     let wgn = warpgroups / wgm;
     let unit = if trans_b { 8 } else { 64 };
-    if wgn == 1 || n % (unit * wgn) == 0 { Layout::Acc { wgm, wgn } } else { Layout::Acc { wgm: warpgroups, wgn: 1 } }
+    if wgn == 1 || n % (unit * wgn) == 0 {
+        Layout::Acc { wgm, wgn }
+    } else {
+        Layout::Acc { wgm: warpgroups, wgn: 1 }
+    }
 }
 
 fn acc(shape: &[i64], wgm: i64, wgn: i64) -> Distribution {

@@ -130,7 +130,9 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
     let name = op.kind.mlir_name(on_tile(func, op));
     let mut discardable = String::new();
     let inherent = match &op.kind {
-        Kind::Constant(l) => format!("value = {}", literal(*l, func.ty(op.result()).elem().unwrap_or(Elem::I32))),
+        Kind::Constant(l) => {
+            format!("value = {}", literal(*l, func.ty(op.result()).elem().unwrap_or(Elem::I32)))
+        }
         Kind::Compare(p) => format!("predicate = \"{p}\""),
         Kind::ProgramId(axis) | Kind::NumPrograms(axis) => format!("axis = {axis} : i64"),
         Kind::For { unordered } => {
@@ -141,15 +143,20 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
         }
         Kind::Broadcast { dims } => format!("dims = {}", array(dims)),
         Kind::Reduce { op, axis } => format!("axis = {axis} : i64, op = \"{op}\""),
-        Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => format!("axes = {}", array(axes)),
+        Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => {
+            format!("axes = {}", array(axes))
+        }
         Kind::Alloc { offset } => offset.map(|o| format!("offset = {o} : i64")).unwrap_or_default(),
         Kind::BarrierAlloc { count, offset } => {
             let offset = offset.map(|o| format!(", offset = {o} : i64")).unwrap_or_default();
             format!("count = {count} : i64{offset}")
         }
         Kind::Wgmma { trans_a, trans_b, acc: _ } => {
-            let flags: Vec<_> =
-                [(*trans_a, "trans_a"), (*trans_b, "trans_b")].into_iter().filter(|f| f.0).map(|f| f.1).collect();
+            let flags: Vec<_> = [(*trans_a, "trans_a"), (*trans_b, "trans_b")]
+                .into_iter()
+                .filter(|f| f.0)
+                .map(|f| f.1)
+                .collect();
             flags.join(", ")
         }
         Kind::WgmmaWait { pending } => format!("pending = {pending} : i64"),
@@ -265,9 +272,14 @@ pub fn kind_from_mlir(
         ("sm90", "roles") => {
             let (warps, registers) = (ints("warps")?, ints("registers")?);
             let names = attr("names").unwrap_or_default();
-            let names = names.trim_matches(['[', ']']).split(',').map(|n| n.trim().trim_matches('"').to_string());
+            let names =
+                names.trim_matches(['[', ']']).split(',').map(|n| n.trim().trim_matches('"').to_string());
             let roles = names.zip(warps.iter().zip(&registers));
-            let role = |(name, (w, r)): (String, (&usize, &usize))| Role { name, warps: *w as i64, registers: *r as i64 };
+            let role = |(name, (w, r)): (String, (&usize, &usize))| Role {
+                name,
+                warps: *w as i64,
+                registers: *r as i64,
+            };
             Kind::Roles { roles: roles.map(role).collect() }
         }
         ("sm90", "slot") => Kind::Slot,
@@ -294,7 +306,11 @@ pub fn kind_from_mlir(
 }
 
 /// What upstream canonicalization may turn our scalars into.
-fn from_folded_arith(op: &str, _predicate: &str, int: &dyn Fn(&str) -> Result<i64, TextError>) -> Option<Kind> {
+fn from_folded_arith(
+    op: &str,
+    _predicate: &str,
+    int: &dyn Fn(&str) -> Result<i64, TextError>,
+) -> Option<Kind> {
     use Predicate::*;
     match op {
         "cmpi" => {
@@ -523,14 +539,20 @@ mod tests {
                 dims: vec![Dim::Sym("B".into()), Dim::Const(64)],
                 elem: Elem::F16,
             }),
-            Type::Buffer(BufferType { shape: vec![128, 64], elem: Elem::BF16, layout: Shared { swizzle: 128 } }),
+            Type::Buffer(BufferType {
+                shape: vec![128, 64],
+                elem: Elem::BF16,
+                layout: Shared { swizzle: 128 },
+            }),
             Type::Barrier,
             Type::InFlight(TileType::new(&[64, 64], Elem::F32).with_layout(acc)),
         ];
         for t in types {
             assert_eq!(t.to_string().parse::<Type>().unwrap(), t);
         }
-        for bad in ["", "i3", "!tile.tile<4x>", "!tile.tile<4xf32", "!tile.tile<4xf32>x", "!sm90.inflight<i32>"] {
+        for bad in
+            ["", "i3", "!tile.tile<4x>", "!tile.tile<4xf32", "!tile.tile<4xf32>x", "!sm90.inflight<i32>"]
+        {
             assert!(bad.parse::<Type>().is_err(), "{bad}");
         }
     }

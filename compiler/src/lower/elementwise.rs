@@ -91,7 +91,11 @@ impl Lower<'_> {
                 let ty = a.ty;
                 let (a, b) = (self.widen(a), self.widen(b));
                 // Contraction rounds a product and a sum once instead of twice.
-                let fast = if matches!(op, AddF | SubF | MulF) { "fastmath = #arith.fastmath<contract>" } else { "" };
+                let fast = if matches!(op, AddF | SubF | MulF) {
+                    "fastmath = #arith.fastmath<contract>"
+                } else {
+                    ""
+                };
                 let r = self.e.op(&format!("arith.{op}"), fast, &[a, b], a.ty);
                 self.narrow(r, ty)
             }
@@ -200,7 +204,8 @@ impl Lower<'_> {
         let lost = self.e.op("math.fma", "", &[x, l, minus], F32);
         let lost = self.e.op("math.fma", "", &[x, low, lost], F32);
         // At infinity nothing was lost, and `lost` is NaN.
-        let (size, bound, zero) = (self.e.op("math.absf", "", &[t], F32), self.e.float(200.0, F32), self.e.float(0.0, F32));
+        let (size, bound, zero) =
+            (self.e.op("math.absf", "", &[t], F32), self.e.float(200.0, F32), self.e.float(0.0, F32));
         let usual = self.e.op("arith.cmpf", "predicate = 4 : i64", &[size, bound], super::emit::I1);
         let lost = self.e.select(usual, lost, zero);
         let p = self.e.intrinsic("llvm.nvvm.ex2.approx.ftz.f", &[t], F32);
@@ -269,9 +274,14 @@ impl Lower<'_> {
                     r
                 } else {
                     let n = bits(ty);
-                    let (lo, hi) = if c == CastOp::FPToSI { (-(1i64 << (n - 1)), (1 << (n - 1)) - 1) } else { (0, (1 << n) - 1) };
+                    let (lo, hi) = if c == CastOp::FPToSI {
+                        (-(1i64 << (n - 1)), (1 << (n - 1)) - 1)
+                    } else {
+                        (0, (1 << n) - 1)
+                    };
                     let (lo, hi) = (self.e.int(lo, wide), self.e.int(hi, wide));
-                    let (min, max) = if c == CastOp::FPToSI { ("minsi", "maxsi") } else { ("minui", "maxui") };
+                    let (min, max) =
+                        if c == CastOp::FPToSI { ("minsi", "maxsi") } else { ("minui", "maxui") };
                     let r = self.e.bin(max, r, lo);
                     let r = self.e.bin(min, r, hi);
                     self.e.op("arith.trunci", "", &[r], ty)

@@ -141,9 +141,18 @@ impl Emit {
     }
 
     /// Inline assembly; several results come back one by one.
-    pub(super) fn asm(&mut self, text: &str, constraints: &str, operands: &[V], results: &[Ty], effects: bool) -> Vec<V> {
+    pub(super) fn asm(
+        &mut self,
+        text: &str,
+        constraints: &str,
+        operands: &[V],
+        results: &[Ty],
+        effects: bool,
+    ) -> Vec<V> {
         let effects = if effects { ", has_side_effects" } else { "" };
-        let attrs = format!("asm_string = \"{text}\", constraints = \"{constraints}\"{effects}, asm_dialect = 0 : i64");
+        let attrs = format!(
+            "asm_string = \"{text}\", constraints = \"{constraints}\"{effects}, asm_dialect = 0 : i64"
+        );
         match results {
             [] => {
                 self.op0("llvm.inline_asm", &attrs, operands);
@@ -186,7 +195,11 @@ impl Emit {
 
     /// An integer constant.
     pub(super) fn int(&mut self, value: i64, ty: Ty) -> V {
-        let attr = if ty == I1 { if value & 1 == 1 { "true" } else { "false" }.to_string() } else { format!("{value} : {ty}") };
+        let attr = if ty == I1 {
+            if value & 1 == 1 { "true" } else { "false" }.to_string()
+        } else {
+            format!("{value} : {ty}")
+        };
         self.constant(value as u64, ty, &attr)
     }
 

@@ -57,9 +57,8 @@ impl Lower<'_> {
                     whole,
                     |e| this.borrow_mut().lend(e, |s| s.load_run(address, run, t.elem)),
                     |e| {
-                        this.borrow_mut().lend(e, |s| {
-                            singles.iter().map(|(p, ok)| s.load_if(*p, *ok, t.elem)).collect()
-                        })
+                        this.borrow_mut()
+                            .lend(e, |s| singles.iter().map(|(p, ok)| s.load_if(*p, *ok, t.elem)).collect())
                     },
                 )
             };
@@ -142,7 +141,14 @@ impl Lower<'_> {
     }
 
     /// Goes to an index along an axis, and notes whether that is in range.
-    fn step(&mut self, tensor: usize, axis: usize, index: V, p: V, inside: Option<V>) -> Result<(V, Option<V>), Failure> {
+    fn step(
+        &mut self,
+        tensor: usize,
+        axis: usize,
+        index: V,
+        p: V,
+        inside: Option<V>,
+    ) -> Result<(V, Option<V>), Failure> {
         let (offset, ok) = self.index(tensor, axis, index, false)?;
         Ok((self.e.offset(p, offset), self.e.and(inside, Some(ok))))
     }
@@ -157,7 +163,14 @@ impl Lower<'_> {
         Ok((self.e.mul(elements, self.tensors[tensor].elem.bytes()), ok))
     }
 
-    fn access(&mut self, op: &Op, axes: &[usize], t: &TileType, d: &Distribution, rank: usize) -> Result<Access, Failure> {
+    fn access(
+        &mut self,
+        op: &Op,
+        axes: &[usize],
+        t: &TileType,
+        d: &Distribution,
+        rank: usize,
+    ) -> Result<Access, Failure> {
         let tensor = self.tensor(op.operands[0])?;
         self.addressed.insert(tensor);
         let (mut origin, mut inside) = (self.tensors[tensor].pointer, None);
@@ -195,9 +208,9 @@ impl Lower<'_> {
                 && d.warps.iter().all(others)
                 && d.regs.chunks(run as usize).all(|c| {
                     c[0][last] % run == 0
-                        && c.iter().enumerate().all(|(i, r)| {
-                            r[last] == c[0][last] + i as i64 && r[..last] == c[0][..last]
-                        })
+                        && c.iter()
+                            .enumerate()
+                            .all(|(i, r)| r[last] == c[0][last] + i as i64 && r[..last] == c[0][..last])
                 })
         };
         while run > 1 && !fits(run) {
@@ -233,7 +246,13 @@ impl Lower<'_> {
     }
 
     /// Address of a register's element, and whether it exists.
-    fn element_address(&mut self, a: &mut Access, t: &TileType, d: &Distribution, reg: usize) -> Result<(V, Option<V>), Failure> {
+    fn element_address(
+        &mut self,
+        a: &mut Access,
+        t: &TileType,
+        d: &Distribution,
+        reg: usize,
+    ) -> Result<(V, Option<V>), Failure> {
         let (mut address, mut ok) = (a.origin, a.inside);
         for (axis, (tensor_axis, start)) in a.axes.clone().into_iter().enumerate() {
             let offset = d.regs[reg][axis];
@@ -264,11 +283,19 @@ impl Lower<'_> {
     fn load_if(&mut self, p: V, ok: Option<V>, elem: Elem) -> V {
         let (suffix, constraint, ty) = word(elem.bytes());
         let ok = ok.unwrap_or_else(|| self.e.int(1, super::emit::I1));
-        let zero = if ty == I64 { "mov.b64 $0, 0;" } else if ty == I32 { "mov.b32 $0, 0;" } else { "mov.b16 $0, 0;" };
-        let text = format!("{{\\0A.reg .pred p;\\0Asetp.ne.b16 p, $2, 0;\\0A{zero}\\0A@p ld.global.{suffix} $0, [$1];\\0A}}");
+        let zero = if ty == I64 {
+            "mov.b64 $0, 0;"
+        } else if ty == I32 {
+            "mov.b32 $0, 0;"
+        } else {
+            "mov.b16 $0, 0;"
+        };
+        let text = format!(
+            "{{\\0A.reg .pred p;\\0Asetp.ne.b16 p, $2, 0;\\0A{zero}\\0A@p ld.global.{suffix} $0, [$1];\\0A}}"
+        );
         let flag = self.e.op("arith.extui", "", &[ok], Ty::Num(Elem::I16));
         let v = self.e.asm(&text, &format!("={constraint},l,h"), &[p, flag], &[ty], true)[0];
-        self.from_word(v, elem)
+        self.of_word(v, elem)
     }
 
     fn store_if(&mut self, p: V, ok: Option<V>, v: V) {
@@ -276,8 +303,9 @@ impl Lower<'_> {
         let (suffix, constraint, _) = word(bytes);
         let ok = ok.unwrap_or_else(|| self.e.int(1, super::emit::I1));
         let flag = self.e.op("arith.extui", "", &[ok], Ty::Num(Elem::I16));
-        let w = self.to_word(v);
-        let text = format!("{{\\0A.reg .pred p;\\0Asetp.ne.b16 p, $2, 0;\\0A@p st.global.{suffix} [$1], $0;\\0A}}");
+        let w = self.word_of(v);
+        let text =
+            format!("{{\\0A.reg .pred p;\\0Asetp.ne.b16 p, $2, 0;\\0A@p st.global.{suffix} [$1], $0;\\0A}}");
         self.e.asm(&text, &format!("{constraint},l,h,~{{memory}}"), &[w, p, flag], &[], true);
     }
 
@@ -296,17 +324,17 @@ impl Lower<'_> {
 
     fn store_run(&mut self, p: V, ok: V, regs: &[V]) {
         let bytes = regs.len() as i64 * elem_of(regs[0]).bytes();
-        let parts: Vec<V> = regs.iter().map(|v| self.to_byte(*v)).collect();
+        let parts: Vec<V> = regs.iter().map(|v| self.byte_of(*v)).collect();
         let v = self.e.vector(&parts);
         self.e.when(Some(ok), |e| e.op0("llvm.store", &format!("alignment = {bytes} : i64"), &[v, p]));
     }
 
-    fn to_byte(&mut self, v: V) -> V {
+    fn byte_of(&mut self, v: V) -> V {
         if v.ty == super::emit::I1 { self.e.op("arith.extui", "", &[v], Ty::Num(Elem::I8)) } else { v }
     }
 
     /// The integer that an access of this width moves, from a value.
-    fn to_word(&mut self, v: V) -> V {
+    fn word_of(&mut self, v: V) -> V {
         match v.ty {
             Ty::Num(Elem::I1 | Elem::I8) => self.e.op("arith.extui", "", &[v], Ty::Num(Elem::I16)),
             Ty::Num(Elem::E4M3 | Elem::E5M2) => {
@@ -318,7 +346,7 @@ impl Lower<'_> {
         }
     }
 
-    fn from_word(&mut self, v: V, elem: Elem) -> V {
+    fn of_word(&mut self, v: V, elem: Elem) -> V {
         match elem {
             Elem::I1 | Elem::I8 => self.e.op("arith.trunci", "", &[v], Ty::Num(elem)),
             Elem::E4M3 | Elem::E5M2 => {

@@ -19,7 +19,13 @@ struct Smem {
 }
 
 impl Lower<'_> {
-    pub(super) fn wgmma(&mut self, op: &Op, trans_a: bool, trans_b: bool, acc: bool) -> Result<Vec<V>, Failure> {
+    pub(super) fn wgmma(
+        &mut self,
+        op: &Op,
+        trans_a: bool,
+        trans_b: bool,
+        acc: bool,
+    ) -> Result<Vec<V>, Failure> {
         let t = self.tile_type(op.result())?;
         let Some(Layout::Acc { wgm, wgn }) = t.layout else {
             return Err(Failure::Bug(format!("{t} is not an accumulator")));
@@ -36,7 +42,8 @@ impl Lower<'_> {
         };
         let kind = if b.elem == Elem::BF16 { "bf16" } else { "f16" };
         let b_smem = self.operand(op.operands[1], trans_b, cols, wgn, 1)?;
-        let a_smem = if registers { None } else { Some(self.operand(op.operands[0], !trans_a, rows, wgm, wgn)?) };
+        let a_smem =
+            if registers { None } else { Some(self.operand(op.operands[0], !trans_a, rows, wgm, wgn)?) };
         let a_regs = if registers { self.tile(op.operands[0])? } else { vec![] };
         let c_regs = if acc { self.tile(op.operands[2])? } else { vec![] };
 
@@ -72,7 +79,14 @@ impl Lower<'_> {
 
     /// An operand's descriptor for this warpgroup. `splits` warpgroups share its rows (or columns), and the
     /// warpgroup's index along them is `warpgroup / stride % splits`.
-    fn operand(&mut self, v: ValueId, k_major: bool, each: i64, splits: i64, stride: i64) -> Result<Smem, Failure> {
+    fn operand(
+        &mut self,
+        v: ValueId,
+        k_major: bool,
+        each: i64,
+        splits: i64,
+        stride: i64,
+    ) -> Result<Smem, Failure> {
         let at = self.buffer(v)?;
         let Type::Buffer(b) = self.func.ty(v).clone() else {
             return Err(Failure::Bug("an operand that is no buffer".into()));
@@ -148,10 +162,18 @@ impl Lower<'_> {
             if step < 2 {
                 let _ = write!(text, "setp.ne.b32 p, {scale}, 0;\\0A");
             }
-            let _ = write!(text, "add.u32 t, ${b_low}, {};\\0Amov.b64 db, {{t, hb}};\\0A", b.view.offset(0, at) >> 4);
+            let _ = write!(
+                text,
+                "add.u32 t, ${b_low}, {};\\0Amov.b64 db, {{t, hb}};\\0A",
+                b.view.offset(0, at) >> 4
+            );
             let a_text = match a {
                 Some((s, row)) => {
-                    let _ = write!(text, "add.u32 t, ${a_low}, {};\\0Amov.b64 da, {{t, ha}};\\0A", s.view.offset(row, at) >> 4);
+                    let _ = write!(
+                        text,
+                        "add.u32 t, ${a_low}, {};\\0Amov.b64 da, {{t, ha}};\\0A",
+                        s.view.offset(row, at) >> 4
+                    );
                     "da".to_string()
                 }
                 None => {

@@ -1,17 +1,17 @@
 //! The lowering: one rebuild from `sm90`, `tile`, `scf` and `arith` to what MLIR translates to LLVM IR.
 //!
 //! A tile becomes the list of a thread's registers, a buffer a byte offset in shared memory, a loop over
-//! tiles a loop over scalars. Layouts decide everything through their [`Distribution`]s. The result is a
+//! tiles a loop over scalars. Layouts decide everything through their `Distribution`s. The result is a
 //! module in generic syntax and what a launch has to pass.
 //!
-//! - [`emit`]: writes operations
-//! - [`thread`]: which thread this is and where its elements lie
-//! - [`elementwise`]: arithmetic
-//! - [`global`]: tensors
-//! - [`shared`]: buffers, barriers, TMA, exchanges between threads
-//! - [`reduce`]: reductions
-//! - [`mma`]: wgmma
-//! - [`roles`]: groups of warps with tasks of their own
+//! - `emit`: writes operations
+//! - `thread`: which thread this is and where its elements lie
+//! - `elementwise`: arithmetic
+//! - `global`: tensors
+//! - `shared`: buffers, barriers, TMA, exchanges between threads
+//! - `reduce`: reductions
+//! - `mma`: wgmma
+//! - `roles`: groups of warps with tasks of their own
 
 mod elementwise;
 mod emit;
@@ -217,7 +217,8 @@ impl Lower<'_> {
             .map(|t| Requirement::Aligned16 { tensor: *t, contiguous: self.tensors[*t].dims.len() - 1 })
             .collect();
         let name = &self.func.name;
-        let types: Vec<_> = args.iter().map(|a| a.0.ty.to_string().trim_start_matches("!llvm.").to_string()).collect();
+        let types: Vec<_> =
+            args.iter().map(|a| a.0.ty.to_string().trim_start_matches("!llvm.").to_string()).collect();
         let attrs: Vec<_> = args.iter().map(|a| format!("{{{}}}", a.1)).collect();
         let entry: Vec<_> = args.iter().map(|a| format!("{}: {}", a.0, a.0.ty)).collect();
         let (prologue, body) = self.e.finish();
@@ -321,9 +322,12 @@ impl Lower<'_> {
                     Literal::Float(x) => self.e.float(*x, ty),
                 })
             }
-            Kind::Binary(_) | Kind::Unary(_) | Kind::Fma | Kind::Compare(_) | Kind::Select | Kind::Cast(_) => {
-                self.elementwise(op)?
-            }
+            Kind::Binary(_)
+            | Kind::Unary(_)
+            | Kind::Fma
+            | Kind::Compare(_)
+            | Kind::Select
+            | Kind::Cast(_) => self.elementwise(op)?,
             Kind::ProgramId(axis) | Kind::NumPrograms(axis) => {
                 let reg = if matches!(op.kind, Kind::ProgramId(_)) { "ctaid" } else { "nctaid" };
                 let name = format!("nvvm.read.ptx.sreg.{reg}.{}", ["x", "y", "z"][*axis]);
@@ -444,7 +448,8 @@ impl Lower<'_> {
     }
 
     fn for_loop(&mut self, op: &Op) -> Result<(), Failure> {
-        let bounds = [self.scalar(op.operands[0])?, self.scalar(op.operands[1])?, self.scalar(op.operands[2])?];
+        let bounds =
+            [self.scalar(op.operands[0])?, self.scalar(op.operands[1])?, self.scalar(op.operands[2])?];
         let inits = self.flatten(&op.operands[3..])?;
         let body = &op.regions[0];
         // The emitter is lent to the loop while the rest of `self` is used inside.
@@ -474,7 +479,8 @@ impl Lower<'_> {
         let mut branch = |this: &mut Self, e: &mut Emit, i: usize| {
             std::mem::swap(&mut this.e, e);
             let block = &op.regions[i];
-            let yields = this.block(block).and_then(|()| this.flatten(&block.ops[block.ops.len() - 1].operands));
+            let yields =
+                this.block(block).and_then(|()| this.flatten(&block.ops[block.ops.len() - 1].operands));
             std::mem::swap(&mut this.e, e);
             yields.unwrap_or_else(|f| {
                 failed = Some(f);

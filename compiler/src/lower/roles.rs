@@ -109,7 +109,8 @@ impl Lower<'_> {
             let ok = e.icmp(0, x, zero);
             e.op("arith.extui", "", &[ok], I32)
         });
-        let text = "{\\0A.reg .pred p;\\0Asetp.ne.b32 p, $1, 0;\\0A@p mbarrier.arrive.shared::cta.b64 _, [$0];\\0A}";
+        let text =
+            "{\\0A.reg .pred p;\\0Asetp.ne.b32 p, $1, 0;\\0A@p mbarrier.arrive.shared::cta.b64 _, [$0];\\0A}";
         self.e.asm(text, "r,r,~{memory}", &[address, first], &[], true);
         Ok(())
     }

@@ -117,7 +117,8 @@ impl Lower<'_> {
         let mut copies = vec![];
         for slab in 0..slabs {
             for i in 0..boxes {
-                let to = at.plus(slab * b.layout.slab_bytes(&b.shape, b.elem) + i * box_rows * b.layout.swizzle);
+                let to =
+                    at.plus(slab * b.layout.slab_bytes(&b.shape, b.elem) + i * box_rows * b.layout.swizzle);
                 let to = self.smem_address(to);
                 let mut coords = starts.clone();
                 coords[0] = self.e.add(coords[0], slab * slab_cols);
@@ -159,7 +160,8 @@ impl Lower<'_> {
     pub(super) fn local_store(&mut self, op: &Op) -> Result<(), Failure> {
         let t = self.tile_type(op.operands[0])?;
         let regs = self.tile(op.operands[0])?;
-        let (at, Type::Buffer(b)) = (self.buffer(op.operands[1])?, self.func.ty(op.operands[1]).clone()) else {
+        let (at, Type::Buffer(b)) = (self.buffer(op.operands[1])?, self.func.ty(op.operands[1]).clone())
+        else {
             return Err(Failure::Bug("a store to something that is no buffer".into()));
         };
         self.put(&t, &regs, &b, at)
@@ -167,7 +169,8 @@ impl Lower<'_> {
 
     pub(super) fn local_load(&mut self, op: &Op) -> Result<Vec<V>, Failure> {
         let t = self.tile_type(op.result())?;
-        let (at, Type::Buffer(b)) = (self.buffer(op.operands[0])?, self.func.ty(op.operands[0]).clone()) else {
+        let (at, Type::Buffer(b)) = (self.buffer(op.operands[0])?, self.func.ty(op.operands[0]).clone())
+        else {
             return Err(Failure::Bug("a load from something that is no buffer".into()));
         };
         self.get(&t, &b, at, false)
@@ -181,7 +184,7 @@ impl Lower<'_> {
         for first in (0..regs.len()).step_by(run) {
             let (p, ok) = self.place(&d, t, b, at, first, false);
             let ok = self.e.and(ok, owner);
-            let parts: Vec<V> = regs[first..first + run].iter().map(|v| self.to_memory(*v)).collect();
+            let parts: Vec<V> = regs[first..first + run].iter().map(|v| self.stored(*v)).collect();
             let v = if run == 1 { parts[0] } else { self.e.vector(&parts) };
             let attrs = format!("alignment = {} : i64", run as i64 * b.elem.bytes());
             self.e.when(ok, |e| e.op0("llvm.store", &attrs, &[v, p]));
@@ -210,18 +213,30 @@ impl Lower<'_> {
             let v = self.e.op("llvm.load", &attrs, &[p], ty);
             for i in 0..run {
                 let x = if run == 1 { v } else { self.e.extract(v, i) };
-                out.push(if b.elem == Elem::I1 { self.e.op("arith.trunci", "", &[x], super::emit::I1) } else { x });
+                out.push(if b.elem == Elem::I1 {
+                    self.e.op("arith.trunci", "", &[x], super::emit::I1)
+                } else {
+                    x
+                });
             }
         }
         Ok(out)
     }
 
-    fn to_memory(&mut self, v: V) -> V {
+    fn stored(&mut self, v: V) -> V {
         if v.ty == super::emit::I1 { self.e.op("arith.extui", "", &[v], Ty::Num(Elem::I8)) } else { v }
     }
 
     /// Address of a register's element in a buffer, and whether the register holds one.
-    fn place(&mut self, d: &Distribution, t: &TileType, b: &BufferType, at: Place, reg: usize, trans: bool) -> (V, Option<V>) {
+    fn place(
+        &mut self,
+        d: &Distribution,
+        t: &TileType,
+        b: &BufferType,
+        at: Place,
+        reg: usize,
+        trans: bool,
+    ) -> (V, Option<V>) {
         let rank = t.shape.len();
         let (mut ok, mut index) = (None, vec![]);
         for axis in 0..rank {
@@ -251,9 +266,9 @@ impl Lower<'_> {
         } else {
             let slab_cols = b.layout.slab_cols(b.shape[1], b.elem);
             let (mut row, col) = (index[0], index[rank - 1]);
-            for a in 1..rank - 1 {
-                row = self.e.mul(row, t.shape[a]);
-                row = self.e.bin("addi", row, index[a]);
+            for (i, n) in index[1..rank - 1].iter().zip(&t.shape[1..]) {
+                row = self.e.mul(row, *n);
+                row = self.e.bin("addi", row, *i);
             }
             let per = self.e.i32(slab_cols);
             let (slab, within) = (self.e.bin("divui", col, per), self.e.bin("remui", col, per));
@@ -294,7 +309,8 @@ impl Lower<'_> {
 
     /// The scratch buffer of an operation.
     pub(super) fn scratch(&mut self, op: &Op) -> Result<(Place, BufferType), Failure> {
-        let v: ValueId = *op.operands.get(1).ok_or_else(|| Failure::Bug(format!("{:?} has no scratch", op.kind)))?;
+        let v: ValueId =
+            *op.operands.get(1).ok_or_else(|| Failure::Bug(format!("{:?} has no scratch", op.kind)))?;
         match self.func.ty(v).clone() {
             Type::Buffer(b) => Ok((self.buffer(v)?, b)),
             other => Err(Failure::Bug(format!("scratch of type {other}"))),
@@ -346,7 +362,7 @@ impl Lower<'_> {
         for ((linear, ok), (_, v)) in places.iter().zip(parts) {
             let index = self.e.bin("addi", mine, *linear);
             let p = address(self, index);
-            let v = self.to_memory(*v);
+            let v = self.stored(*v);
             self.e.when(*ok, |e| e.op0("llvm.store", &attrs, &[v, p]));
         }
         self.cta_barrier();
@@ -382,7 +398,6 @@ fn run_length(d: &Distribution, b: &BufferType) -> usize {
         let others = |o: &Vec<i64>| o[last] % run == 0;
         d.regs.len() as i64 % run == 0
             // Row-major scratch has rows of the tile's own length.
-            && (b.layout.swizzle != 0 || d.shape[last] % run == 0)
             && d.shape[last] % run == 0
             && d.lanes.iter().all(others)
             && d.warps.iter().all(others)

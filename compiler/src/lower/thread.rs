@@ -67,7 +67,8 @@ impl Threads {
                 end += 1;
             }
             if offsets[bit] != 0 {
-                let (shift, mask, scale) = (e.i32(bit as i64), e.i32((1 << (end - bit)) - 1), e.i32(offsets[bit]));
+                let (shift, mask, scale) =
+                    (e.i32(bit as i64), e.i32((1 << (end - bit)) - 1), e.i32(offsets[bit]));
                 let part = e.in_prologue(|e| {
                     let x = e.bin("shrui", self.lane, shift);
                     let x = e.bin("andi", x, mask);
@@ -86,13 +87,17 @@ impl Threads {
             return None;
         }
         let n = offsets.len() as i64;
-        let digits: Vec<(i64, i64)> =
-            (1..n).flat_map(|a| (2..=n).map(move |b| (a, b))).filter(|(a, b)| a * b <= n && n % (a * b) == 0).collect();
+        let digits: Vec<(i64, i64)> = (1..n)
+            .flat_map(|a| (2..=n).map(move |b| (a, b)))
+            .filter(|(a, b)| a * b <= n && n % (a * b) == 0)
+            .collect();
         let term = |(a, b): (i64, i64), w: i64| w / a % b;
         // The coefficient of a digit is the offset of the warp where it alone is 1.
         let coefficient = |(a, _): (i64, i64)| offsets[a as usize];
         let fits = |terms: &[(i64, i64)]| {
-            (0..n).all(|w| offsets[w as usize] == terms.iter().map(|t| term(*t, w) * coefficient(*t)).sum::<i64>())
+            (0..n).all(|w| {
+                offsets[w as usize] == terms.iter().map(|t| term(*t, w) * coefficient(*t)).sum::<i64>()
+            })
         };
         let one = digits.iter().map(|d| vec![*d]).find(|t| fits(t));
         let found = one.or_else(|| {

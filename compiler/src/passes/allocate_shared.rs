@@ -61,7 +61,15 @@ pub struct Placed {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for p in &self.buffers {
-            writeln!(f, "{:>7} .. {:>7}  %{} live {}..{}", p.offset, p.offset + p.bytes, p.buffer.0, p.live.0, p.live.1)?;
+            writeln!(
+                f,
+                "{:>7} .. {:>7}  %{} live {}..{}",
+                p.offset,
+                p.offset + p.bytes,
+                p.buffer.0,
+                p.live.0,
+                p.live.1
+            )?;
         }
         writeln!(f, "{:>7} bytes, {} barriers", self.bytes, self.barriers.len())
     }
@@ -140,7 +148,13 @@ fn number(
                     Type::Ring(b, n) => align(b.bytes()) * n,
                     _ => 0,
                 };
-                plan.buffers.push(Placed { buffer: op.result(), live: (*clock, *clock), offset: 0, bytes, loc: op.loc.clone() });
+                plan.buffers.push(Placed {
+                    buffer: op.result(),
+                    live: (*clock, *clock),
+                    offset: 0,
+                    bytes,
+                    loc: op.loc.clone(),
+                });
                 continue;
             }
             Kind::BarrierAlloc { .. } => {

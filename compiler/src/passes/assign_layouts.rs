@@ -122,14 +122,16 @@ pub fn plan(func: &Func) -> Plan {
     let tile = |v: ValueId| func.ty(v).as_tile();
     func.walk(&mut |op| {
         collect(func, op, &mut classes, &mut links);
-        match &op.kind {
-            Kind::Wgmma { trans_b, .. } => {
-                let Type::InFlight(t) = func.ty(op.results[0]) else { return };
-                let l = acc_layout(t.shape[0], t.shape[1], func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP, *trans_b);
-                wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
-                anchors.push((op.results[0], l));
-            }
-            _ => {}
+        if let Kind::Wgmma { trans_b, .. } = &op.kind {
+            let Type::InFlight(t) = func.ty(op.results[0]) else { return };
+            let l = acc_layout(
+                t.shape[0],
+                t.shape[1],
+                func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP,
+                *trans_b,
+            );
+            wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
+            anchors.push((op.results[0], l));
         }
     });
     let biggest = func.values.iter().filter_map(Type::as_tile).map(TileType::len).max().unwrap_or(1);
@@ -140,7 +142,8 @@ pub fn plan(func: &Func) -> Plan {
         chosen.entry(classes.find(v)).or_insert(l);
     }
     // Tiles that nothing decides, the largest first: they carry the most work.
-    let mut open: Vec<ValueId> = (0..func.values.len() as u32).map(ValueId).filter(|v| tile(*v).is_some()).collect();
+    let mut open: Vec<ValueId> =
+        (0..func.values.len() as u32).map(ValueId).filter(|v| tile(*v).is_some()).collect();
     open.sort_by_key(|v| tile(*v).map(|t| (std::cmp::Reverse(t.shape.len()), std::cmp::Reverse(t.len()))));
     spread(&mut classes, &links, &mut chosen, func);
     for v in &open {
@@ -151,7 +154,8 @@ pub fn plan(func: &Func) -> Plan {
             spread(&mut classes, &links, &mut chosen, func);
         }
     }
-    let flying = (0..func.values.len() as u32).map(ValueId).filter(|v| matches!(func.ty(*v), Type::InFlight(_)));
+    let flying =
+        (0..func.values.len() as u32).map(ValueId).filter(|v| matches!(func.ty(*v), Type::InFlight(_)));
     let layouts = open.iter().copied().chain(flying).map(|v| (v, chosen[&classes.find(v)].clone())).collect();
     Plan { warps, layouts }
 }
@@ -231,7 +235,8 @@ fn spread(classes: &mut Classes, links: &[Link], chosen: &mut HashMap<u32, Layou
                     changed = true;
                 }
                 (None, Some(Layout::Slice { dim, parent }))
-                    if dim == *axis && func.ty(*tile).as_tile().is_some_and(|t| t.shape.len() == parent.rank()) =>
+                    if dim == *axis
+                        && func.ty(*tile).as_tile().is_some_and(|t| t.shape.len() == parent.rank()) =>
                 {
                     chosen.insert(t, *parent);
                     changed = true;
@@ -260,7 +265,11 @@ pub fn blocked(shape: &[i64], elem_bytes: i64, warps: i64) -> Layout {
     let mut left = warps;
     for d in 0..rank {
         let room = (shape[d] + per_thread[d] * lanes[d] - 1) / (per_thread[d] * lanes[d]);
-        split[d] = if d == last { left } else { (1..=left).filter(|w| left % w == 0 && *w <= room).max().unwrap_or(1) };
+        split[d] = if d == last {
+            left
+        } else {
+            (1..=left).filter(|w| left % w == 0 && *w <= room).max().unwrap_or(1)
+        };
         left /= split[d];
     }
     Layout::Blocked { per_thread, lanes, warps: split }

@@ -115,13 +115,20 @@ fn registers(t: &TileType) -> i64 {
     }
 }
 
-fn number(func: &Func, block: &Block, clock: &mut usize, locs: &mut Vec<Loc>, lives: &mut HashMap<ValueId, Life>) {
-    let define = |v: ValueId, cost: Option<i64>, now: usize, loc: &Loc, lives: &mut HashMap<ValueId, Life>| {
-        if let Type::Tile(t) | Type::InFlight(t) = func.ty(v) {
-            let registers = cost.unwrap_or_else(|| registers(t));
-            lives.insert(v, Life { registers, from: now, to: now, loc: loc.clone() });
-        }
-    };
+fn number(
+    func: &Func,
+    block: &Block,
+    clock: &mut usize,
+    locs: &mut Vec<Loc>,
+    lives: &mut HashMap<ValueId, Life>,
+) {
+    let define =
+        |v: ValueId, cost: Option<i64>, now: usize, loc: &Loc, lives: &mut HashMap<ValueId, Life>| {
+            if let Type::Tile(t) | Type::InFlight(t) = func.ty(v) {
+                let registers = cost.unwrap_or_else(|| registers(t));
+                lives.insert(v, Life { registers, from: now, to: now, loc: loc.clone() });
+            }
+        };
     for op in &block.ops {
         let now = *clock;
         *clock += 1;

@@ -46,7 +46,9 @@ pub fn scratch(func: &Func, op: &Op) -> Option<Vec<i64>> {
             let after = distribution(func.ty(op.results[0]).as_tile()?)?;
             (before != after).then(|| vec![rows, from.len()])
         }
-        Kind::Reshape => (!reshape_is_free(from, func.ty(op.results[0]).as_tile()?)).then(|| vec![rows, from.len()]),
+        Kind::Reshape => {
+            (!reshape_is_free(from, func.ty(op.results[0]).as_tile()?)).then(|| vec![rows, from.len()])
+        }
         Kind::Trans => Some(vec![rows, from.len()]),
         _ => None,
     }

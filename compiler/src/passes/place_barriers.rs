@@ -166,7 +166,8 @@ impl Walk {
         known.fence |= need.fence;
         known.barrier |= need.barrier;
         for (r, write, async_proxy) in accesses {
-            let exchange = matches!(op.kind, Kind::Reduce { .. } | Kind::Convert | Kind::Reshape | Kind::Trans);
+            let exchange =
+                matches!(op.kind, Kind::Reduce { .. } | Kind::Convert | Kind::Reshape | Kind::Trans);
             if exchange {
                 // Its own barrier ended the writes; what it read last is pending.
                 p.reads.insert(r);

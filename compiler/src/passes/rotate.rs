@@ -67,10 +67,13 @@ pub fn run(func: &Func) -> Func {
 /// Decides for one loop.
 pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     let body = &op.regions[0];
-    let products: Vec<usize> = (0..body.ops.len()).filter(|i| matches!(body.ops[*i].kind, Kind::Wgmma { .. })).collect();
+    let products: Vec<usize> =
+        (0..body.ops.len()).filter(|i| matches!(body.ops[*i].kind, Kind::Wgmma { .. })).collect();
     let (&first, &last) = (products.first()?, products.last()?);
     let nested = body.ops.iter().flat_map(|o| &o.regions).flat_map(|r| &r.ops);
-    if products.len() != 2 || nested.into_iter().any(|o| matches!(o.kind, Kind::Wgmma { .. } | Kind::For { .. })) {
+    if products.len() != 2
+        || nested.into_iter().any(|o| matches!(o.kind, Kind::Wgmma { .. } | Kind::For { .. }))
+    {
         return None;
     }
     let product = &body.ops[last];
@@ -81,9 +84,10 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     // The buffer must still hold the tile an iteration later: a slot of a ring does, one that is filled anew
     // each time does not.
     let buffer = product.operands[1];
-    let refilled = body.ops.iter().any(|o| {
-        matches!(o.kind, Kind::LocalStore | Kind::TmaLoad { .. }) && o.operands.contains(&buffer)
-    });
+    let refilled = body
+        .ops
+        .iter()
+        .any(|o| matches!(o.kind, Kind::LocalStore | Kind::TmaLoad { .. }) && o.operands.contains(&buffer));
     if refilled {
         return None;
     }
@@ -96,7 +100,8 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     if (0..body.ops.len() - 1).any(|i| reads(i, result)) {
         return None;
     }
-    let wait_first = (first..body.ops.len()).find(|i| body.ops[*i].operands.first() == Some(&body.ops[first].result()))?;
+    let wait_first =
+        (first..body.ops.len()).find(|i| body.ops[*i].operands.first() == Some(&body.ops[first].result()))?;
     if wait_first > last {
         return None;
     }
@@ -124,7 +129,9 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     // The packing of A's registers: the product in flight still reads the old ones.
     let mut v = a;
     while let Some(&i) = defined.get(&v) {
-        let only_for_a = (0..body.ops.len()).filter(|j| reads(*j, v)).all(|j| j == last || j == wait || after.contains(&j));
+        let only_for_a = (0..body.ops.len())
+            .filter(|j| reads(*j, v))
+            .all(|j| j == last || j == wait || after.contains(&j));
         if !matches!(body.ops[i].kind, Kind::Cast(_)) || !only_for_a {
             break;
         }
@@ -134,9 +141,8 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     after.sort_unstable();
 
     // The release of the product's buffer stands after its wait.
-    let release: Vec<usize> = (wait + 1..body.ops.len())
-        .filter(|i| matches!(body.ops[*i].kind, Kind::BarrierArrive))
-        .collect();
+    let release: Vec<usize> =
+        (wait + 1..body.ops.len()).filter(|i| matches!(body.ops[*i].kind, Kind::BarrierArrive)).collect();
     let mut slots: Vec<usize> = vec![];
     let mut carried = vec![];
     let mut carry = |v: ValueId| {
@@ -177,7 +183,14 @@ struct Rotation<'a> {
     turns: i64,
 }
 
-fn apply(b: &mut Builder, old: &Func, op: &Op, plan: &Plan, map: &mut HashMap<ValueId, ValueId>, groups: i64) {
+fn apply(
+    b: &mut Builder,
+    old: &Func,
+    op: &Op,
+    plan: &Plan,
+    map: &mut HashMap<ValueId, ValueId>,
+    groups: i64,
+) {
     let body = &op.regions[0];
     let r = Rotation { old, body, plan, turns: groups };
     let bounds: Vec<ValueId> = op.operands[..3].iter().map(|v| map[v]).collect();
@@ -285,7 +298,12 @@ impl Rotation<'_> {
     }
 
     /// The previous iteration's values, under the names of this one's.
-    fn past(&self, b: &mut Builder, map: &HashMap<ValueId, ValueId>, carried: &[ValueId]) -> HashMap<ValueId, ValueId> {
+    fn past(
+        &self,
+        b: &mut Builder,
+        map: &HashMap<ValueId, ValueId>,
+        carried: &[ValueId],
+    ) -> HashMap<ValueId, ValueId> {
         let mut past = map.clone();
         past.extend(self.plan.carried.iter().copied().zip(carried.iter().copied()));
         for s in &self.plan.slots {
@@ -303,7 +321,13 @@ impl Rotation<'_> {
     }
 
     /// Waits for it and releases its buffer.
-    fn collect(&self, b: &mut Builder, map: &mut HashMap<ValueId, ValueId>, inflight: ValueId, carried: &[ValueId]) {
+    fn collect(
+        &self,
+        b: &mut Builder,
+        map: &mut HashMap<ValueId, ValueId>,
+        inflight: ValueId,
+        carried: &[ValueId],
+    ) {
         let mut past = self.past(b, map, carried);
         past.insert(self.body.ops[self.plan.last].result(), inflight);
         let wait = &self.body.ops[self.plan.wait];

@@ -59,7 +59,12 @@ impl fmt::Display for Plan {
             writeln!(f, "{}: {} warps, {} registers", r.name, r.warps, r.registers)?;
         }
         let rings = self.sites.iter().filter(|s| !s.once).count();
-        writeln!(f, "{rings} rings of {} slots, {} buffers filled once", self.stages, self.sites.len() - rings)
+        writeln!(
+            f,
+            "{rings} rings of {} slots, {} buffers filled once",
+            self.stages,
+            self.sites.len() - rings
+        )
     }
 }
 
@@ -96,10 +101,8 @@ pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
         _ => (112, 24),
     };
     let role = |name: &str, warps, registers| Role { name: name.into(), warps, registers };
-    let roles = vec![
-        role("consumer", consumers * WARPGROUP, consumer),
-        role("producer", PRODUCER_WARPS, producer),
-    ];
+    let roles =
+        vec![role("consumer", consumers * WARPGROUP, consumer), role("producer", PRODUCER_WARPS, producer)];
     Some(Plan { sites, stages, roles })
 }
 
@@ -160,7 +163,8 @@ fn owner(sites: &[Site], i: usize) -> usize {
     if sites[i].once || phase > i {
         return i;
     }
-    let in_phase: Vec<usize> = (0..sites.len()).filter(|j| sites[*j].phase == phase && !sites[*j].once).collect();
+    let in_phase: Vec<usize> =
+        (0..sites.len()).filter(|j| sites[*j].phase == phase && !sites[*j].once).collect();
     let per_block = in_phase.iter().take_while(|j| sites[**j].block == sites[phase].block).count();
     let place = in_phase.iter().position(|j| *j == i).unwrap_or(0);
     in_phase[place % per_block.max(1)]
@@ -490,7 +494,8 @@ fn last_use(block: &Block, buffer: ValueId) -> Option<usize> {
     let mut flying: Vec<ValueId> = vec![];
     let mut last = None;
     for (i, op) in block.ops.iter().enumerate() {
-        let waits = matches!(op.kind, Kind::WgmmaWait { .. }) && op.operands.iter().any(|v| flying.contains(v));
+        let waits =
+            matches!(op.kind, Kind::WgmmaWait { .. }) && op.operands.iter().any(|v| flying.contains(v));
         if tma_loads::mentions(op, buffer) || waits {
             last = Some(i);
         }

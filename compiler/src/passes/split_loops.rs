@@ -188,7 +188,8 @@ impl Analysis<'_> {
             Some(Kind::Binary(BinaryOp::AddI)) => part(0).zip(part(1)).map(|(x, y)| x.plus(&y, 1)),
             Some(Kind::Binary(BinaryOp::SubI)) => part(0).zip(part(1)).map(|(x, y)| x.plus(&y, -1)),
             Some(Kind::Binary(BinaryOp::MulI)) => part(0).zip(part(1)).and_then(|(x, y)| {
-                let number = |a: &Affine| (a.iv == 0 && a.outside.is_empty() && a.low == a.high).then_some(a.low);
+                let number =
+                    |a: &Affine| (a.iv == 0 && a.outside.is_empty() && a.low == a.high).then_some(a.low);
                 number(&x).map(|c| y.times(c)).or_else(|| number(&y).map(|c| x.times(c)))
             }),
             _ => None,

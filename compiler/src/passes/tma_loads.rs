@@ -89,10 +89,17 @@ pub fn plan(func: &Func) -> Plan {
             && buffer.layout.swizzle != 0;
         ok.then_some((tile, op.operands[1]))
     };
-    fn walk(block: &Block, top: bool, sites: &mut Vec<Site>, fits: &dyn Fn(&Op) -> Option<(ValueId, ValueId)>) {
+    fn walk(
+        block: &Block,
+        top: bool,
+        sites: &mut Vec<Site>,
+        fits: &dyn Fn(&Op) -> Option<(ValueId, ValueId)>,
+    ) {
         let mut phase = None;
         for op in &block.ops {
-            if let (Kind::LocalStore, Some((tile, buffer))) = (&op.kind, if op.kind == Kind::LocalStore { fits(op) } else { None }) {
+            if let (Kind::LocalStore, Some((tile, buffer))) =
+                (&op.kind, if op.kind == Kind::LocalStore { fits(op) } else { None })
+            {
                 let phase = *phase.get_or_insert(sites.len());
                 sites.push(Site { tile, buffer, phase, block: phase, once: top });
             }
@@ -139,7 +146,9 @@ impl Apply<'_> {
         let mut found = HashSet::new();
         for r in &op.regions {
             for inner in &r.ops {
-                if let (Kind::LocalStore, Some(s)) = (&inner.kind, inner.operands.first().and_then(|t| self.by_tile.get(t))) {
+                if let (Kind::LocalStore, Some(s)) =
+                    (&inner.kind, inner.operands.first().and_then(|t| self.by_tile.get(t)))
+                {
                     found.insert(s.phase);
                 }
                 found.extend(self.phases_inside(inner));
@@ -170,7 +179,10 @@ impl Apply<'_> {
             for s in due {
                 b.op(Kind::BarrierWait, &[self.barrier[&s.tile], self.parity[&s.phase]], &[]);
             }
-            match (&op.kind, op.results.first().or(op.operands.first()).and_then(|t| self.by_tile.get(t)).copied()) {
+            match (
+                &op.kind,
+                op.results.first().or(op.operands.first()).and_then(|t| self.by_tile.get(t)).copied(),
+            ) {
                 (Kind::Load { .. }, Some(_)) => {}
                 (Kind::LocalStore, Some(site)) => {
                     let load = self.old.defs()[&site.tile].clone();
@@ -205,7 +217,8 @@ impl Apply<'_> {
             }
             let args = b.begin(&types);
             map.extend(r.args.iter().copied().zip(args.iter().copied()));
-            let carried = if args.len() > r.args.len() { args[r.args.len()..].to_vec() } else { before.clone() };
+            let carried =
+                if args.len() > r.args.len() { args[r.args.len()..].to_vec() } else { before.clone() };
             self.parity.extend(phases.iter().copied().zip(carried));
             if let Some(here) = self.block(b, r, map, false) {
                 let one = b.i32(1);

@@ -85,7 +85,12 @@ impl fmt::Display for Plan {
             let form = if matches!(d.a, Operand::Registers(_)) { "RS" } else { "SS" };
             let trans = |o: &Operand| if matches!(o, Operand::Shared { trans: true, .. }) { "T" } else { "" };
             let (wm, wn) = d.split;
-            writeln!(f, "dot {i}: {m}x{n}x{k} {form} A{} B{} over {wm}x{wn} warpgroups", trans(&d.a), trans(&d.b))?;
+            writeln!(
+                f,
+                "dot {i}: {m}x{n}x{k} {form} A{} B{} over {wm}x{wn} warpgroups",
+                trans(&d.a),
+                trans(&d.b)
+            )?;
         }
         Ok(())
     }
@@ -120,7 +125,9 @@ pub fn plan(func: &Func) -> Result<Plan, Failure> {
                 code: Code::DotLength,
                 message: format!("this dot sums over {k} elements, which is not a multiple of {K_STEP}"),
                 label: format!("{m}x{k} times {k}x{n}"),
-                help: format!("make the shared length of both tiles a multiple of {K_STEP}; elements past the end of a tensor read as 0"),
+                help: format!(
+                    "make the shared length of both tiles a multiple of {K_STEP}; elements past the end of a tensor read as 0"
+                ),
                 loc: d.loc.clone(),
             }));
         }
@@ -131,7 +138,9 @@ pub fn plan(func: &Func) -> Result<Plan, Failure> {
         if acc_cols(n, wgn) > MAX_COLUMNS {
             return Err(Failure::user(Problem {
                 code: Code::Registers,
-                message: format!("the result of this dot has {n} columns, and a warpgroup can hold {MAX_COLUMNS}"),
+                message: format!(
+                    "the result of this dot has {n} columns, and a warpgroup can hold {MAX_COLUMNS}"
+                ),
                 label: format!("{m}x{k} times {k}x{n}, over {warpgroups} warpgroups"),
                 help: format!("make the second tile at most {} columns wide", MAX_COLUMNS * wgn),
                 loc: d.loc.clone(),
@@ -208,7 +217,7 @@ fn apply(func: &Func, plan: &Plan) -> Func {
                 let ty = old.ty(op.result()).clone();
                 let t = b.op1(op.kind.clone(), &operands, ty.clone());
                 b.op(Kind::LocalStore, &[t, buffers[&op.result()]], &[]);
-                if needed_in_registers(op.result(), &uses, plan) {
+                if needed_in_registers(op.result(), &uses) {
                     let again = b.op1(op.kind.clone(), &operands, ty);
                     map.insert(op.result(), again);
                 }
@@ -229,10 +238,10 @@ fn apply(func: &Func, plan: &Plan) -> Func {
 }
 
 /// Does anything but a dot that reads the buffer want this load?
-fn needed_in_registers(v: ValueId, uses: &HashMap<ValueId, Vec<&Op>>, plan: &Plan) -> bool {
+fn needed_in_registers(v: ValueId, uses: &HashMap<ValueId, Vec<&Op>>) -> bool {
     uses.get(&v).into_iter().flatten().any(|u| match u.kind {
         Kind::Dot => u.operands[2] == v,
-        Kind::Trans => needed_in_registers(u.result(), uses, plan),
+        Kind::Trans => needed_in_registers(u.result(), uses),
         _ => true,
     })
 }
@@ -270,4 +279,3 @@ fn lower_dot(
     let done = b.op1(Kind::WgmmaWait { pending: 0 }, &waited, Type::Tile(ty));
     map.insert(op.result(), done);
 }
-

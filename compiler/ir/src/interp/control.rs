@@ -242,7 +242,8 @@ impl<'a> Machine<'a> {
         if iv < hi {
             let index = Value::Cells(Rc::new(Cells::ints(Elem::I32, vec![iv])));
             let args = &level.block.args;
-            let defined = self.define(&args[..1], vec![index]).and_then(|()| self.define(&args[1..], carried));
+            let defined =
+                self.define(&args[..1], vec![index]).and_then(|()| self.define(&args[1..], carried));
             defined.map_err(|s| self.trap(s, &op.loc))?;
             level.next = 0;
             task.open.push(level);

@@ -1,12 +1,12 @@
 //! The CPU oracle: runs a [`Func`] at any point of the pipeline.
 //!
-//! One set of rules serves every level. A tile is a vector of [`cells`]: before `assign-layouts` one a
-//! tile element, row-major; after it one a register of a thread, holes included. A [`frame`] says which
+//! One set of rules serves every level. A tile is a vector of `cells`: before `assign-layouts` one a
+//! tile element, row-major; after it one a register of a thread, holes included. A `frame` says which
 //! element a cell holds, so elementwise operations never see the difference, and the others check that
 //! a thread has what it reads. At `sm90` level shared memory is a byte array that knows who touched each
-//! byte and when ([`shared`]); tensor copies ([`tma`]) land late, and who may rely on what goes by mbarriers
-//! ([`sync`]); roles run at the same time ([`control`], [`replay`]); products are fetched through decoded
-//! matrix descriptors ([`descriptor`]) and stay in flight until a wait ([`wgmma`]).
+//! byte and when (`shared`); tensor copies (`tma`) land late, and who may rely on what goes by mbarriers
+//! (`sync`); roles run at the same time (`control`, `replay`); products are fetched through decoded
+//! matrix descriptors (`descriptor`) and stay in flight until a wait (`wgmma`).
 //!
 //! # Numbers
 //! - Integers wrap, as `ops` says. Reductions of integers compare with sign, of bools without.

@@ -3,9 +3,9 @@
 
 use super::cells::Cells;
 use super::frame::Frame;
+use super::replay::{Event, What};
 use super::shared::SharedState;
 use super::tensor::{HostTensor, Launch};
-use super::replay::{Event, What};
 use super::tiles::ReducePlan;
 use super::wgmma::Group;
 use super::{Options, Report, Res, Schedule, Stop, Trap, TrapKind, elementwise, malformed, number, stop};

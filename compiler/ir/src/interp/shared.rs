@@ -103,7 +103,8 @@ impl SharedState {
         if !(0..=MAX_BYTES).contains(&total) {
             return malformed(format!("{total} bytes of shared memory"));
         }
-        let is_barrier = |v: ValueId| matches!(func.values[v.0 as usize], Type::Barrier | Type::BarrierRing(_));
+        let is_barrier =
+            |v: ValueId| matches!(func.values[v.0 as usize], Type::Barrier | Type::BarrierRing(_));
         let barriers: Vec<_> = placed.iter().filter(|p| is_barrier(p.0)).collect();
         for b in &barriers {
             if placed.iter().any(|p| p.0 != b.0 && p.1 < b.1 + b.2 && b.1 < p.1 + p.2) {
@@ -203,7 +204,8 @@ impl SharedState {
                 stop(TrapKind::CopyInFlight, format!("byte {at}: a copy into it is in flight"))
             }
             Some(b) if !self.known().knows(b.landed) => {
-                let why = format!("byte {at}: a copy into it has not been waited for, by its last phase, here");
+                let why =
+                    format!("byte {at}: a copy into it has not been waited for, by its last phase, here");
                 stop(TrapKind::CopyInFlight, why)
             }
             Some(b) => Ok(*b),

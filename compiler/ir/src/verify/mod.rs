@@ -1,6 +1,6 @@
 //! What must hold after every pass; see [`verify`].
 //!
-//! - [`layouts`]: shapes and layouts that a tile can have
+//! - `layouts`: shapes and layouts that a tile can have
 //! - `values`: scalars and tiles
 //! - `memory`: tensors, shared memory, asynchrony
 //!
@@ -143,6 +143,7 @@ impl<'a> Checker<'a> {
 
     fn types(&mut self) {
         let func = self.func;
+        let warps = func.tile_warps();
         let mut known = HashSet::new();
         for (i, ty) in func.values.iter().enumerate() {
             let (Type::Tile(t) | Type::InFlight(t)) = ty else { continue };
@@ -155,8 +156,8 @@ impl<'a> Checker<'a> {
                 .and_then(|()| t.layout.as_ref().map_or(Ok(()), layout));
             if let Err(e) = fits {
                 self.report(format!("%{i}: {e}"), &func.loc);
-            } else if let Some(l) = t.layout.as_ref().filter(|l| func.warps != Some(l.warps())) {
-                let have = func.warps.map_or("no".into(), |w| w.to_string());
+            } else if let Some(l) = t.layout.as_ref().filter(|l| warps != Some(l.warps())) {
+                let have = warps.map_or("no".into(), |w| w.to_string());
                 self.report(format!("%{i}: {l} has {} warps, the function {have}", l.warps()), &func.loc);
             }
         }
