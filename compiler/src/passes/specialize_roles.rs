@@ -192,10 +192,8 @@ fn needed(func: &Func, sites: &[Site]) -> Option<HashSet<ValueId>> {
             Type::Scalar(_) | Type::Tensor(_) => {}
             _ => return None,
         }
-        if let Some(op) = defs.get(&v) {
-            if op.regions.is_empty() {
-                want.extend(&op.operands);
-            }
+        if let Some(op) = defs.get(&v).filter(|op| op.regions.is_empty()) {
+            want.extend(&op.operands);
         }
         want.extend(carriers.get(&v).into_iter().flatten());
     }
