@@ -100,7 +100,7 @@ pub enum Fault {
     TmaSwizzle(i64),
     /// These bits of every matrix descriptor are inverted.
     Descriptor(u64),
-    /// Tensor copies announce so many bytes less than they write.
+    /// Tensor copies of more bytes than this announce so many less.
     ShortExpect(i64),
 }
 

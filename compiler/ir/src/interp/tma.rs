@@ -70,7 +70,7 @@ impl Machine<'_> {
             self.shared.begin_copy(*to)?;
         }
         let announced = match self.options.fault {
-            Some(Fault::ShortExpect(short)) => n - short,
+            Some(Fault::ShortExpect(short)) if short < n => n - short,
             _ => n,
         };
         self.shared.arrive(barrier, 1, announced)?;

@@ -12,13 +12,13 @@ use flashc_ir::verify::verify;
 
 /// Columns of B, and K of one step.
 const N: i64 = 16;
-const K: i64 = 16;
+const K: i64 = 32;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Mistake {
     #[default]
-    None,
+    Nothing,
     /// The consumer waits for parity 0 always.
     ConstantPhase,
     /// The producer waits for parity 1 always.
@@ -84,7 +84,7 @@ struct Rings([ValueId; 2], [ValueId; 2], [ValueId; 2]);
 
 impl Handover {
     pub(crate) fn new(trips: i64, stages: i64, groups: i64) -> Handover {
-        Handover { trips, stages, groups, turns: groups > 1, two: false, mistake: Mistake::None }
+        Handover { trips, stages, groups, turns: groups > 1, two: false, mistake: Mistake::Nothing }
     }
 
     fn m(&self) -> i64 {
@@ -304,7 +304,7 @@ fn the_bits_are_those_of_the_plain_loop() {
                     Ok((r, same)) => {
                         assert!(same, "{h:?} {schedule:?}: other bits");
                         assert_eq!(r.groups as i64, trips * (1 + h.two as i64));
-                        assert_eq!((r.barrier_waits as i64, r.tma_copies as i64), (4 * trips, 2 * trips));
+                        assert_eq!((r.barrier_waits as i64, r.tma_copies as i64), (4 * trips, 3 * trips));
                     }
                     Err(t) => panic!("{h:?} {schedule:?}: {t}"),
                 }
@@ -313,4 +313,84 @@ fn the_bits_are_those_of_the_plain_loop() {
         }
     }
     println!("{runs} runs agree");
+}
+
+/// Who notices a mistake, and how: the schedules under which a run traps, by kind, or gives other bits.
+fn noticed(h: &Handover, fault: Option<Fault>) -> Vec<(Schedule, Option<TrapKind>)> {
+    let (f, want) = (h.func(), h.want());
+    let mut out = vec![];
+    for schedule in schedules() {
+        match h.run(&f, &Options { schedule, fault, ..Options::default() }, &want) {
+            Ok((_, true)) => {}
+            Ok((_, false)) => out.push((schedule, None)),
+            Err(t) => {
+                assert!(t.kind != TrapKind::Malformed, "{h:?}: {t}");
+                out.push((schedule, Some(t.kind)));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_mistake_is_noticed() {
+    use Mistake::*;
+    let mut cases: Vec<(Handover, Option<Fault>)> = vec![];
+    for groups in [1, 2] {
+        let (h, two) = (Handover::new(5, 2, groups), groups == 2);
+        let all = [
+            ConstantPhase,
+            ConstantProducerPhase,
+            DroppedArrive,
+            DoubleArrive,
+            EarlyRelease,
+            ReleasesOther,
+            ProducerParity,
+            WaitCount,
+            RingOfOne,
+            NoEmptyWait,
+            NoFullWait,
+            OtherSlot,
+            OtherBarrier,
+            CountMore,
+            OneTooMany,
+        ];
+        cases.extend(all.map(|mistake| (Handover { mistake, two, ..h }, None)));
+        // A little, and one slab of the two of A.
+        cases.extend([2, 64 * K * groups].map(|short| (h, Some(Fault::ShortExpect(short)))));
+    }
+    for mistake in [CountLess, SwappedTurn, KeptTurn, PassedTwice, TurnAcrossMeeting] {
+        cases.extend([2, 3].map(|groups| (Handover { mistake, ..Handover::new(5, 2, groups) }, None)));
+    }
+    let (mut killed, total) = (0, cases.len());
+    for (h, fault) in cases {
+        let by = noticed(&h, fault);
+        let mut kinds: Vec<String> = by.iter().map(|b| format!("{:?}", b.1)).collect();
+        kinds.sort();
+        kinds.dedup();
+        let what = fault.map_or(format!("{:?}", h.mistake), |f| format!("{f:?}"));
+        println!(
+            "{what:<22} groups {} two {:<5} {:>2} schedules: {}",
+            h.groups,
+            h.two,
+            by.len(),
+            kinds.join(", ")
+        );
+        killed += !by.is_empty() as usize;
+    }
+    println!("{killed} of {total} mistakes noticed");
+    assert_eq!(killed, total);
+}
+
+/// Deadlocks name what each role waits for, and where.
+#[test]
+fn a_deadlock_names_every_role() {
+    let h = Handover { mistake: Mistake::DroppedArrive, ..Handover::new(5, 2, 1) };
+    let t = h.run(&h.func(), &Options::default(), &h.want()).expect_err("nobody releases");
+    assert_eq!(t.kind, TrapKind::Deadlock);
+    for part in
+        ["consumer waits at test.tile:1:1 for parity 1", "producer waits at test.tile:1:1", "1 of 1 arrivals"]
+    {
+        assert!(t.message.contains(part), "`{part}` in {}", t.message);
+    }
 }
