@@ -197,8 +197,8 @@ impl<'a> Machine<'a> {
                 return self.leave(task, all).map(|()| task.open.is_empty());
             }
             Kind::For { .. } => {
-                let (range, inits, body) = self.enter_loop(op).map_err(|s| self.trap(s, loc))?;
-                task.open.push(Level { block: body, next: 0, of: Some(op), range });
+                let (level, inits) = self.enter_loop(op).map_err(|s| self.trap(s, loc))?;
+                task.open.push(level);
                 self.iterate(task, inits)?;
             }
             Kind::If => {
@@ -220,8 +220,8 @@ impl<'a> Machine<'a> {
         Ok(switches(&op.kind))
     }
 
-    /// Bounds, initial values and body of a loop.
-    fn enter_loop(&self, op: &'a Op) -> Res<((i64, i64, i64), Vec<Value>, &'a Block)> {
+    /// The body of a loop before its first iteration, and the initial values.
+    fn enter_loop(&self, op: &'a Op) -> Res<(Level<'a>, Vec<Value>)> {
         let (lo, hi, step) = (self.int(op, 0)?, self.int(op, 1)?, self.int(op, 2)?);
         if step <= 0 {
             return stop(TrapKind::Step, format!("the loop's step is {step}"));
@@ -231,7 +231,7 @@ impl<'a> Machine<'a> {
         if body.args.len() != inits.len() + 1 {
             return malformed("the loop's region has another number of arguments");
         }
-        Ok(((lo, hi, step), inits, body))
+        Ok((Level { block: body, next: 0, of: Some(op), range: (lo, hi, step) }, inits))
     }
 
     /// The innermost open block is a loop's: starts its next iteration, or ends it.

@@ -5,6 +5,9 @@
 //! other role goes through its list, in several orders, and copies land at once. A turn is a named barrier
 //! of the one that passes and the one that waits: two passes without a wait between would let nobody in.
 //!
+//! In a sound protocol each arrival counts for, and each wait sees, one phase whatever the order: who is
+//! ahead of the others by a whole phase would otherwise be taken for one of them. So the phases are compared.
+//!
 //! A turn that has been passed and that nobody takes any more is allowed at the end, as is a slot that has
 //! been released and is not filled again.
 
@@ -48,9 +51,11 @@ struct Actor<'e> {
     next: usize,
     /// Meetings begun and over.
     met: (usize, usize),
+    /// For each event the phases of its barrier that were complete.
+    phases: Vec<i64>,
 }
 
-/// By address: arrivals that complete a phase, those missing, the parity of the running phase.
+/// By address: arrivals that complete a phase, those missing, completed phases.
 pub(super) type Phases = BTreeMap<i64, (i64, i64, i64)>;
 
 struct State {
@@ -64,6 +69,7 @@ impl Machine<'_> {
     pub(super) fn replay(&mut self, op: &Op, roles: &[Role], phases: Phases) -> Result<(), Trap> {
         let events = std::mem::take(&mut self.events);
         let groups = (roles[0].warps / WARPGROUP).clamp(1, 16) as usize;
+        let mut first: Vec<Vec<i64>> = vec![];
         for order in 0..4u64 {
             let mut actors: Vec<Actor> = vec![];
             for (i, (role, events)) in roles.iter().zip(&events).enumerate() {
@@ -73,12 +79,23 @@ impl Machine<'_> {
                         1 => role.name.clone(),
                         _ => format!("warpgroup {group} of {}", role.name),
                     };
-                    actors.push(Actor { name, group, groups, events, next: 0, met: (0, 0) });
+                    actors.push(Actor { name, group, groups, events, next: 0, met: (0, 0), phases: vec![] });
                 }
             }
             let turns = (0..groups).map(|g| g == 0).collect();
             let barriers = phases.clone();
             self.replay_once(op, &mut actors, State { barriers, turns }, order)?;
+            for (a, want) in actors.iter().zip(&first) {
+                let differs = a.phases.iter().zip(want).position(|(have, want)| have != want);
+                if let Some(event) = differs.and_then(|i| a.events.get(i)) {
+                    let message =
+                        format!("{}: which phase of the barrier this is depends on who is ahead", a.name);
+                    return Err(self.trap(Stop { kind: TrapKind::Race, message }, &event.loc));
+                }
+            }
+            if first.is_empty() {
+                first = actors.into_iter().map(|a| a.phases).collect();
+            }
         }
         Ok(())
     }
@@ -129,7 +146,7 @@ fn can(actors: &[Actor], i: usize, s: &State) -> bool {
     let a = &actors[i];
     match a.events.get(a.next).map(|e| e.what) {
         None => false,
-        Some(What::Wait(at, parity)) => s.barriers.get(&at).is_none_or(|b| b.2 != parity),
+        Some(What::Wait(at, parity)) => s.barriers.get(&at).is_none_or(|b| b.2 & 1 != parity),
         Some(What::TurnWait(_)) => s.turns.get(a.group).is_none_or(|t| *t),
         // It may begin to meet; and go on when all have begun.
         Some(What::Meet) if a.met.0 > a.met.1 => {
@@ -142,6 +159,12 @@ fn can(actors: &[Actor], i: usize, s: &State) -> bool {
 fn act(actors: &mut [Actor], i: usize, s: &mut State) -> Result<(), (TrapKind, String)> {
     let a = &mut actors[i];
     let Some(event) = a.events.get(a.next) else { return Ok(()) };
+    let completed = |at: i64| s.barriers.get(&at).map_or(0, |b| b.2);
+    let phase = match event.what {
+        What::Wait(at, _) | What::Arrive(at) => completed(at),
+        What::ArriveOne(at) if a.group == 0 => completed(at),
+        _ => 0,
+    };
     match event.what {
         What::Wait(..) => {}
         What::Arrive(at) => arrive(s, at)?,
@@ -166,15 +189,16 @@ fn act(actors: &mut [Actor], i: usize, s: &mut State) -> Result<(), (TrapKind, S
         }
     }
     a.next += 1;
+    a.phases.push(phase);
     Ok(())
 }
 
 fn arrive(s: &mut State, at: i64) -> Result<(), (TrapKind, String)> {
-    let Some((count, missing, parity)) = s.barriers.get_mut(&at) else { return Ok(()) };
+    let Some((count, missing, completed)) = s.barriers.get_mut(&at) else { return Ok(()) };
     *missing -= 1;
     if *missing == 0 {
         *missing = *count;
-        *parity ^= 1;
+        *completed += 1;
     }
     Ok(())
 }

@@ -203,12 +203,12 @@ impl SharedState {
         Ok(())
     }
 
-    /// By address: arrivals that complete a phase, those missing, the parity of the running phase; as if all
-    /// copies had landed.
+    /// By address: arrivals that complete a phase, those missing, completed phases; as if all copies had
+    /// landed.
     pub(super) fn phases(&self) -> Phases {
         let phase = |m: &Mbarrier| match m.missing {
-            0 => (m.count, m.count, m.parity ^ 1),
-            n => (m.count, n, m.parity),
+            0 => (m.count, m.count, m.completed as i64 + 1),
+            n => (m.count, n, m.completed as i64),
         };
         self.barriers.iter().map(|(at, m)| (*at, phase(m))).collect()
     }

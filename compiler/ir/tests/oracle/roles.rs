@@ -284,10 +284,10 @@ impl Handover {
     }
 }
 
-/// Every schedule, and 20 by chance.
-fn schedules() -> Vec<Schedule> {
+/// Every schedule, and some by chance.
+fn schedules(random: u64) -> Vec<Schedule> {
     let fixed = [Schedule::RoundRobin, Schedule::ProducerFirst, Schedule::ConsumerFirst];
-    fixed.into_iter().chain((0..20).map(Schedule::Random)).collect()
+    fixed.into_iter().chain((0..random).map(Schedule::Random)).collect()
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn the_bits_are_those_of_the_plain_loop() {
         for h in [one, two, Handover::new(trips, 1, 1), Handover::new(trips, 3, 3)] {
             let (f, want) = (h.func(), h.want());
             assert_eq!(verify(&f), Ok(()), "{h:?}");
-            for schedule in schedules() {
+            for schedule in schedules(20) {
                 match h.run(&f, &Options { schedule, ..Options::default() }, &want) {
                     Ok((r, same)) => {
                         assert!(same, "{h:?} {schedule:?}: other bits");
@@ -319,7 +319,7 @@ fn the_bits_are_those_of_the_plain_loop() {
 fn noticed(h: &Handover, fault: Option<Fault>) -> Vec<(Schedule, Option<TrapKind>)> {
     let (f, want) = (h.func(), h.want());
     let mut out = vec![];
-    for schedule in schedules() {
+    for schedule in schedules(5) {
         match h.run(&f, &Options { schedule, fault, ..Options::default() }, &want) {
             Ok((_, true)) => {}
             Ok((_, false)) => out.push((schedule, None)),
@@ -392,5 +392,27 @@ fn a_deadlock_names_every_role() {
         ["consumer waits at test.tile:1:1 for parity 1", "producer waits at test.tile:1:1", "1 of 1 arrivals"]
     {
         assert!(t.message.contains(part), "`{part}` in {}", t.message);
+    }
+}
+
+/// One warpgroup may arrive twice before the other has arrived once: in lockstep this does not show.
+#[test]
+fn a_warpgroup_that_runs_ahead_is_noticed() {
+    for (groups, want) in [(1, Ok(())), (2, Err(TrapKind::Race))] {
+        let (mut b, _) = start("ahead", &[]);
+        b.func.warps = Some(WARPGROUP * (groups + 1));
+        let bar = b.op1(Kind::BarrierAlloc { count: groups, offset: None }, &[], Type::Barrier);
+        b.begin(&[]);
+        (0..2).for_each(|_| drop(b.op(Kind::BarrierArrive, &[bar], &[])));
+        let consumer = b.end(&[]);
+        b.begin(&[]);
+        let producer = b.end(&[]);
+        let role = |name: &str, warps| Role { name: name.into(), warps, registers: 128 };
+        let roles = vec![role("consumer", WARPGROUP * groups), role("producer", WARPGROUP)];
+        b.op_with(Kind::Roles { roles }, &[], &[], vec![consumer, producer]);
+        let f = b.finish();
+        assert_eq!(verify(&f), Ok(()));
+        let got = run(&f, &mut Launch::new([1, 1, 1]), &Options::default()).map(|_| ()).map_err(|t| t.kind);
+        assert_eq!(got, want);
     }
 }
