@@ -7,7 +7,8 @@ use crate::table::{Table, colors};
 use flashc_compiler::{CompileOptions, Compiled};
 use flashc_front::diagnostic::render;
 use flashc_front::source::Source;
-use flashc_ir::text::print_module;
+use flashc_ir::Func;
+use flashc_mlir::Context;
 use flashc_runtime::ptxas::{self, Assembled};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -29,10 +30,14 @@ pub(crate) fn compile(args: &Compile) -> Result<Exit> {
     let mut watch = Watch::new(&args.dump_after);
     if args.emit == Some(Emit::Tile) && args.dump_after.is_empty() {
         let front = flashc_compiler::front(&program.name, &program.bytes, &options, &mut watch);
-        let front = front.map_err(|f| program::report(&f, &program.name, &options))?;
+        let front = front.map_err(|f| {
+            let failed = program::describe(&f, &program.name, &options);
+            eprint!("{}", failed.text);
+            failed.exit
+        })?;
         watch.stop();
         times(args, &watch);
-        return put(args, print_module(&front.imported.func).as_bytes());
+        return put(args, mlir(&front.imported.func)?.as_bytes());
     }
     let mut compiled = program.compile(&options, &mut watch)?;
     watch.stop();
@@ -48,7 +53,7 @@ pub(crate) fn compile(args: &Compile) -> Result<Exit> {
             }
             put(args, &cubin)?;
         }
-        Some(stage) => put(args, text(&compiled, stage).as_bytes()).map(|_| ())?,
+        Some(stage) => put(args, text(&compiled, stage)?.as_bytes()).map(|_| ())?,
         None => files(args, &mut compiled)?,
     }
     times(args, &watch);
@@ -80,17 +85,29 @@ fn front(args: &Compile, program: &Program, stage: Emit) -> Result<Exit> {
     }
 }
 
+/// A function as MLIR.
+fn mlir(func: &Func) -> Result<String> {
+    let written = Context::new().write(func).map(|m| m.print(false));
+    written.map_err(|e| {
+        eprintln!("error: a bug in flashc, in printing: {e}");
+        Exit::Bug
+    })
+}
+
 /// A stage of every variant as text.
-fn text(compiled: &Compiled, stage: Emit) -> String {
+fn text(compiled: &Compiled, stage: Emit) -> Result<String> {
     let titled =
         |name: &str, text: &str, comment: &str| format!("{comment} variant {name}\n{}\n", text.trim_end());
-    let all = |it: &mut dyn Iterator<Item = String>| it.collect::<Vec<_>>().join("\n");
-    match stage {
-        Emit::Tile => print_module(&compiled.imported),
-        Emit::Sm90 => all(&mut compiled.sm90.iter().map(|(n, f)| titled(n, &print_module(f), "//"))),
-        Emit::Llvm => all(&mut compiled.llvm.iter().map(|(n, t)| titled(n, t, ";"))),
-        _ => all(&mut compiled.artifact.variants.iter().map(|v| titled(&v.name, &v.ptx, "//"))),
-    }
+    let variants = &compiled.artifact.variants;
+    let all: Vec<String> = match stage {
+        Emit::Tile => vec![mlir(&compiled.imported)?],
+        Emit::Sm90 => {
+            compiled.sm90.iter().map(|(n, f)| Ok(titled(n, &mlir(f)?, "//"))).collect::<Result<_>>()?
+        }
+        Emit::Llvm => compiled.llvm.iter().map(|(n, t)| titled(n, t, ";")).collect(),
+        _ => variants.iter().map(|v| titled(&v.name, &v.ptx, "//")).collect(),
+    };
+    Ok(all.join("\n"))
 }
 
 /// To `-o`, else to standard output.

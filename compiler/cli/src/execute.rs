@@ -1,7 +1,7 @@
 //! One launch: arguments made, run on the interpreter or on a GPU, results collected.
 
 use crate::tensors::{FileTensor, storage_bytes, with_storage};
-use flashc_compiler::reference::{Array, Inputs, Outputs, Signature};
+use flashc_compiler::reference::{self, Array, Comparison, Inputs, Outputs, Signature};
 use flashc_compiler::run_header::{self, Case, RunHeader};
 use flashc_ir::Func;
 use flashc_ir::artifact::TensorParam;
@@ -31,7 +31,8 @@ pub(crate) enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Problem::Case(m) | Problem::Launch(m) | Problem::Fault(m) | Problem::Wrong(m)) = self;
-        f.write_str(m)
+        // What the runtime says has its own heading.
+        if m.starts_with("error") { f.write_str(m) } else { write!(f, "error: {m}") }
     }
 }
 
@@ -105,7 +106,7 @@ impl<'a> Launch<'a> {
             launch = launch.tensor(&t.name, host.clone());
         }
         interp::run(func, &mut launch, &interp::Options::default())
-            .map_err(|trap| Problem::Launch(format!("error: {trap}")))?;
+            .map_err(|trap| Problem::Launch(trap.to_string()))?;
         for (t, _, host) in self.tensors.iter_mut().filter(|t| t.0.out) {
             if let Some(done) = launch.tensors.get(&t.name) {
                 if !done.all_written() {
@@ -211,6 +212,24 @@ impl Uploaded<'_, '_> {
 fn numbers(t: &HostTensor, dtype: DType) -> Vec<f64> {
     let wrap = if dtype.is_unsigned() { f64::powi(256.0, dtype.bytes() as i32) } else { 0.0 };
     t.to_vec().into_iter().map(|x| if x < 0.0 { x + wrap } else { x }).collect()
+}
+
+/// Compares results with a reference. One that is for other kernels may look for tensors that are not there.
+pub(crate) fn compare(
+    header: &RunHeader,
+    case: &Case,
+    tensors: &[TensorParam],
+    inputs: &Inputs,
+    outputs: &Outputs,
+) -> Result<Vec<Comparison>, Problem> {
+    let name = &header.reference;
+    let check = || reference::check(name, case.tolerance, tensors, inputs, outputs);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    std::panic::set_hook(hook);
+    let unfit = |_| Problem::Case(format!("the reference `{name}` is for a kernel with other tensors"));
+    checked.map_err(unfit)?.map_err(Problem::Case)
 }
 
 /// A number for a table: short, and 0 as such.

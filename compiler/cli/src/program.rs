@@ -56,9 +56,30 @@ impl Program {
 
     /// Compiles it; failures are printed.
     pub(crate) fn compile(&self, options: &CompileOptions, observer: &mut dyn Observer) -> Result<Compiled> {
-        let compiled = flashc_compiler::compile(&self.name, &self.bytes, options, observer);
-        compiled.map_err(|f| report(&f, &self.name, options)).inspect(|c| eprint!("{}", c.warnings))
+        self.try_compile(options, observer).map_err(|failed| {
+            eprint!("{}", failed.text);
+            failed.exit
+        })
     }
+
+    /// Compiles it.
+    pub(crate) fn try_compile(
+        &self,
+        options: &CompileOptions,
+        observer: &mut dyn Observer,
+    ) -> std::result::Result<Compiled, Failed> {
+        let compiled = flashc_compiler::compile(&self.name, &self.bytes, options, observer);
+        compiled.map_err(|f| describe(&f, &self.name, options)).inspect(|c| eprint!("{}", c.warnings))
+    }
+}
+
+/// A failed compilation: what to say, and the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// Whole lines.
+    pub text: String,
+    /// 1 or 70.
+    pub exit: Exit,
 }
 
 /// The compiler's options from the command line.
@@ -72,29 +93,29 @@ pub(crate) fn options(s: &Specialize) -> CompileOptions {
     }
 }
 
-/// Prints a failure.
-pub(crate) fn report(failure: &Failure, name: &str, options: &CompileOptions) -> Exit {
+/// A failure in words.
+pub(crate) fn describe(failure: &Failure, name: &str, options: &CompileOptions) -> Failed {
     match failure {
         Failure::User { rendered, diagnostics } => {
-            eprint!("{rendered}");
+            let mut text = rendered.clone();
             if diagnostics.iter().any(|d| d.code == Code::MissingConstant) {
-                eprintln!("  on the command line: --set NAME=VALUE");
+                text += "  on the command line: --set NAME=VALUE\n";
             }
-            Exit::Program
+            Failed { text, exit: Exit::Program }
         }
         Failure::Bug { pass, message, before } => {
-            eprintln!("error: a bug in flashc, in {pass}: {message}");
+            let mut text = format!("error: a bug in flashc, in {pass}: {message}\n");
             if let Some(path) = keep(before) {
-                eprintln!("  the IR before it is in {path}");
+                text += &format!("  the IR before it is in {path}\n");
             }
             let set: String = options.set.iter().map(|(k, v)| format!(" --set {k}={v}")).collect();
             let kernel = options.kernel.as_ref().map(|k| format!(" --kernel {k}")).unwrap_or_default();
             let target = &options.target;
-            eprintln!(
-                "  to see it again: flashc compile {name}{kernel}{set} --target {target} --dump-after all -o -"
+            text += &format!(
+                "  to see it again: flashc compile {name}{kernel}{set} --target {target} --dump-after all -o -\n"
             );
-            eprintln!("  please report it with the program");
-            Exit::Bug
+            text += "  please report it with the program\n";
+            Failed { text, exit: Exit::Bug }
         }
     }
 }
@@ -180,6 +201,5 @@ pub(crate) fn known_pass(name: &str) -> Result<()> {
     if PASSES.iter().any(|p| p.name == name) {
         return Ok(());
     }
-    let names: Vec<_> = PASSES.iter().map(|p| p.name).collect();
-    Err(usage(format!("no pass `{name}`\n  help: one of {}", names.join(", "))))
+    Err(usage(format!("no pass `{name}`\n  help: `flashc passes` lists them")))
 }

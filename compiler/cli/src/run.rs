@@ -2,7 +2,7 @@
 
 use crate::args::{self, Run};
 use crate::cases;
-use crate::execute::{Launch, Problem, short};
+use crate::execute::{Launch, Problem, compare, short};
 use crate::exit::{Exit, Result, out, usage};
 use crate::program::{self, Program, Watch};
 use crate::table::{Paint, Table, colors};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Run) -> Result<Exit> {
         .numbers("s", 6)
         .words("", 6);
     out!("{}", table.head());
-    let mut session = Session { args, program, header, files, gpu, table, ready: None };
+    let mut session = Session { args, program, header, files, gpu, table, ready: None, said: String::new() };
     let mut worst = Exit::Ok;
     for case in todo {
         let (exit, go_on) = session.case(case);
@@ -74,6 +74,8 @@ struct Session<'a> {
     gpu: Option<Device>,
     table: Table,
     ready: Option<Ready>,
+    /// The last failure to compile, which need not be said again.
+    said: String,
 }
 
 impl Session<'_> {
@@ -124,14 +126,20 @@ impl Session<'_> {
         }
     }
 
-    fn compile(&self, case: &Case) -> Result<Ready> {
+    fn compile(&mut self, case: &Case) -> Result<Ready> {
         let options = CompileOptions {
             kernel: self.args.specialize.kernel.clone().or(self.header.kernel.clone()),
             set: case.set.clone(),
             ..program::options(&self.args.specialize)
         };
         let mut watch = Watch::keeping(self.args.after.as_deref());
-        let compiled = self.program.compile(&options, &mut watch)?;
+        let compiled = self.program.try_compile(&options, &mut watch).map_err(|failed| {
+            if failed.text != self.said {
+                eprint!("{}", failed.text);
+            }
+            self.said = failed.text;
+            failed.exit
+        })?;
         let kernel = self.gpu.as_ref().map(|d| Kernel::load(d, &compiled.artifact, &LoadOptions::default()));
         let kernel = kernel.transpose().map_err(|e| {
             eprintln!("{}", e.render());
@@ -163,10 +171,12 @@ impl Session<'_> {
             return Ok(Exit::Ok);
         }
         let tensors = &compiled.artifact.tensors;
-        let compared =
-            reference::check(&self.header.reference, case.tolerance, tensors, &launch.inputs, outputs);
+        let compared = compare(&self.header, case, tensors, &launch.inputs, outputs).map_err(|problem| {
+            eprintln!("{problem}");
+            status(&problem)
+        })?;
         let mut worst = Exit::Ok;
-        for c in compared.map_err(usage)? {
+        for c in compared {
             let (verdict, paint) = if c.ok { ("ok", Paint::Good) } else { ("WRONG", Paint::Bad) };
             let cells = [first.0, &c.name, &short(c.error), &short(c.bound), first.1, verdict];
             out!("{}", self.table.verdict(&cells, paint));

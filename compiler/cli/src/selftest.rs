@@ -3,7 +3,7 @@
 
 use crate::args::Selftest;
 use crate::cases;
-use crate::execute::{Launch, Problem};
+use crate::execute::{Launch, Problem, compare};
 use crate::exit::{Exit, Result, out, usage};
 use crate::program;
 use crate::run::device;
@@ -134,8 +134,9 @@ impl Suite<'_> {
             Ok(c) => c,
             Err(f) => {
                 self.failed(label, "", started, Exit::Program);
-                let status = program::report(&f, name, &options);
-                self.tally.worst = self.tally.worst.max(Some(status));
+                let failed = program::describe(&f, name, &options);
+                eprint!("{}", failed.text);
+                self.tally.worst = self.tally.worst.max(Some(failed.exit));
                 return None;
             }
         };
@@ -214,8 +215,7 @@ impl Suite<'_> {
         outputs: &Outputs,
     ) -> std::result::Result<(), Problem> {
         let tensors = &made.artifact.tensors;
-        let compared = reference::check(&header.reference, case.tolerance, tensors, inputs, outputs);
-        let compared = compared.map_err(Problem::Case)?;
+        let compared = compare(header, case, tensors, inputs, outputs)?;
         let ratio =
             compared.iter().map(|c| if c.error == 0.0 { 0.0 } else { c.error / c.bound }).fold(0.0, f64::max);
         let bad: Vec<_> = compared.iter().filter(|c| !c.ok).collect();

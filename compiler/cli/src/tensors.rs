@@ -326,7 +326,12 @@ mod tests {
                 read_npy(&text("False", "True ")).unwrap_err(),
             ]
             .join("\n"),
-            @""
+            @r"
+        elements of `<c8`, which no kernel takes
+        24 bytes of elements do not fill a shape of [9, 3]
+        its shape cannot be read: invalid digit found in string
+        its memory order is Fortran's: save a C-contiguous copy (numpy.ascontiguousarray)
+        "
         );
     }
 
