@@ -70,7 +70,7 @@ pub const PASSES: &[Pass] = &[
         name: "split-loops",
         summary: "a mask that only the last iterations need is left out of the others",
         level: Level::Tile,
-        aligned_only: false,
+        aligned_only: true,
         reassociates: false,
         run: Run::Ours(|f, _| Ok(passes::split_loops::run(f))),
     },

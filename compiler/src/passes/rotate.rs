@@ -146,7 +146,7 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     let mut slots: Vec<usize> = vec![];
     let mut carried = vec![];
     let mut carry = |v: ValueId| {
-        if defined.contains_key(&v) && !carried.contains(&v) {
+        if (defined.contains_key(&v) || body.args.contains(&v)) && !carried.contains(&v) {
             carried.push(v);
         }
     };

@@ -20,6 +20,9 @@
 //! in scalars from outside the loop. Its smallest margin over the tile, as a function of the counter,
 //! says from which iteration on it can fail. Index arithmetic is taken not to wrap: lengths are below 2³⁰.
 //!
+//! The fallback variant skips this pass: it holds tiles in registers on their way to shared memory, and the
+//! second loop would make it spill.
+//!
 //! Declines when: no condition is of that form, none gets harder as the counter grows, or the step is not 1.
 
 use flashc_ir::ops::{BinaryOp, Kind, Literal, Predicate};
