@@ -51,7 +51,7 @@ pub(crate) fn selftest(args: &Selftest) -> Result<Exit> {
     if args.list {
         for (name, text) in PROGRAMS {
             let cases = cases::header(name, text)?.cases;
-            cases.iter().for_each(|c| out!("{name} {}", cases::label(c)));
+            cases.iter().for_each(|c| out!("{}", label(name, c)));
         }
         return Ok(Exit::Ok);
     }
@@ -94,7 +94,7 @@ impl Suite<'_> {
         let header = cases::header(name, text).map_err(|_| Problem::Case(format!("the header of {name}")))?;
         let mut attempt: Option<Attempt<'_>> = None;
         for case in &header.cases {
-            let label = format!("{name} {}", cases::label(case));
+            let label = label(name, case);
             if !self.args.filter.is_empty() && !self.args.filter.iter().any(|f| label.contains(f.as_str())) {
                 continue;
             }
@@ -236,6 +236,12 @@ impl Suite<'_> {
         self.tally.failed += 1;
         self.tally.worst = self.tally.worst.max(Some(status));
     }
+}
+
+/// A case's name: the program's, without folder and extension, and what is particular.
+fn label(program: &str, case: &Case) -> String {
+    let name = program.rsplit('/').next().unwrap_or(program).trim_end_matches(".tile");
+    format!("{name} {}", cases::label(case))
 }
 
 fn load_all() -> LoadOptions {

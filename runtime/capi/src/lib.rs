@@ -1,6 +1,6 @@
 //! The C interface of flashc; `runtime/include/flashc.h` describes it for callers.
 //!
-//! Rules of this file and its modules: nothing panics across the boundary ([`error::guard`]); every function
+//! Rules of this file and its modules: nothing panics across the boundary (`error::guard`); every function
 //! that can fail returns 0 or the number of its error code and keeps the message for
 //! `flashc_error_message`; handles are boxes that the caller frees; pointers are checked for null.
 #![allow(unsafe_code)]
