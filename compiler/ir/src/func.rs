@@ -96,15 +96,18 @@ impl Func {
 
     /// Calls `f` on every operation, outer before inner, in program order.
     pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Op)) {
-        fn go<'a>(b: &'a Block, f: &mut dyn FnMut(&'a Op)) {
-            for op in &b.ops {
-                f(op);
-                for r in &op.regions {
-                    go(r, f);
-                }
+        walk_block(&self.body, f);
+    }
+
+    /// Warps that hold tiles: those of the first role, or all of them.
+    pub fn tile_warps(&self) -> Option<i64> {
+        let mut first = None;
+        self.walk(&mut |op| {
+            if let Kind::Roles { roles } = &op.kind {
+                first = roles.first().map(|r| r.warps);
             }
-        }
-        go(&self.body, f);
+        });
+        first.or(self.warps)
     }
 
     /// Every use of every value: the operations that read it, in program order.
@@ -127,6 +130,16 @@ impl Func {
             }
         });
         defs
+    }
+}
+
+/// Calls `f` on every operation of a block, outer before inner, in program order.
+pub fn walk_block<'a>(b: &'a Block, f: &mut dyn FnMut(&'a Op)) {
+    for op in &b.ops {
+        f(op);
+        for r in &op.regions {
+            walk_block(r, f);
+        }
     }
 }
 

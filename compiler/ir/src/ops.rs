@@ -118,6 +118,17 @@ pub enum Literal {
     Float(f64),
 }
 
+/// A group of warps with a task of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Role {
+    /// Shown in dumps.
+    pub name: String,
+    /// How many; whole warpgroups.
+    pub warps: i64,
+    /// Registers of each of its threads.
+    pub registers: i64,
+}
+
 /// What an operation is. Comments: `(operands) -> results`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
@@ -236,6 +247,26 @@ pub enum Kind {
         /// Groups that may still be in flight.
         pending: i64,
     },
+    /// `()`: the threads part: each group of warps runs one region, all at the same time. Regions end with
+    /// `Yield` of nothing. Tiles belong to the warps of their role, which count from 0 there.
+    Roles {
+        /// One entry a region.
+        roles: Vec<Role>,
+    },
+    /// `(ring, index: i32) -> buffer or barrier`: one of a ring
+    Slot,
+    /// `(barrier)`: one thread of each warpgroup of the role arrives
+    BarrierArrive,
+    /// `()`: wait for this warpgroup's turn
+    TurnWait {
+        /// Warpgroups that take turns.
+        turns: i64,
+    },
+    /// `()`: the next warpgroup's turn. The last one passes once before anyone waits.
+    TurnPass {
+        /// Warpgroups that take turns.
+        turns: i64,
+    },
     /// `()`: generic-proxy accesses before it are visible to the async proxy after it
     FenceAsync,
     /// `()`: all threads of the CTA
@@ -282,6 +313,11 @@ impl Kind {
             Kind::LocalLoad => "sm90.local_load".into(),
             Kind::Wgmma { .. } => "sm90.wgmma".into(),
             Kind::WgmmaWait { .. } => "sm90.wgmma_wait".into(),
+            Kind::Roles { .. } => "sm90.roles".into(),
+            Kind::Slot => "sm90.slot".into(),
+            Kind::BarrierArrive => "sm90.barrier_arrive".into(),
+            Kind::TurnWait { .. } => "sm90.turn_wait".into(),
+            Kind::TurnPass { .. } => "sm90.turn_pass".into(),
             Kind::FenceAsync => "sm90.fence_async".into(),
             Kind::CtaBarrier => "sm90.cta_barrier".into(),
         }
@@ -308,6 +344,10 @@ impl Kind {
                 | LocalLoad
                 | Wgmma { .. }
                 | WgmmaWait { .. }
+                | Roles { .. }
+                | BarrierArrive
+                | TurnWait { .. }
+                | TurnPass { .. }
                 | FenceAsync
                 | CtaBarrier
         )

@@ -57,7 +57,7 @@ impl Printer<'_> {
 
     fn ops(&mut self, b: &Block) {
         for op in &b.ops {
-            self.op(op);
+            self.op(op, false);
         }
     }
 
@@ -73,8 +73,12 @@ impl Printer<'_> {
         }
     }
 
-    fn op(&mut self, op: &Op) {
-        let (name, inherent, discardable) = mlir_op(self.func, op);
+    /// `in_role`: it stands directly in a role, where `scf.yield` may not.
+    fn op(&mut self, op: &Op, in_role: bool) {
+        let (mut name, inherent, discardable) = mlir_op(self.func, op);
+        if in_role && op.kind == Kind::Yield {
+            name = "sm90.end".into();
+        }
         self.values(&op.results);
         let _ = write!(self.out, "{}\"{name}\"(", if op.results.is_empty() { "" } else { " = " });
         self.values(&op.operands);
@@ -89,7 +93,9 @@ impl Printer<'_> {
                 self.block_args(r);
                 self.out.push_str("):\n");
             }
-            self.ops(r);
+            for inner in &r.ops {
+                self.op(inner, matches!(op.kind, Kind::Roles { .. }));
+            }
         }
         if !op.regions.is_empty() {
             self.out.push_str("})");
@@ -154,6 +160,16 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
             flags.join(", ")
         }
         Kind::WgmmaWait { pending } => format!("pending = {pending} : i64"),
+        Kind::Roles { roles } => {
+            let each = |f: &dyn Fn(&Role) -> String| roles.iter().map(f).collect::<Vec<_>>().join(", ");
+            format!(
+                "names = [{}], warps = array<i64: {}>, registers = array<i64: {}>",
+                each(&|r| format!("\"{}\"", r.name)),
+                each(&|r| r.warps.to_string()),
+                each(&|r| r.registers.to_string())
+            )
+        }
+        Kind::TurnWait { turns } | Kind::TurnPass { turns } => format!("turns = {turns} : i64"),
         _ => String::new(),
     };
     (name, inherent, discardable)
@@ -224,7 +240,7 @@ pub fn kind_from_mlir(
         ("tile", "num_programs") => Kind::NumPrograms(int("axis")? as usize),
         ("scf", "for") => Kind::For { unordered: attr("tile.unordered").is_some() },
         ("scf", "if") => Kind::If,
-        ("scf", "yield") => Kind::Yield,
+        ("scf", "yield") | ("sm90", "end") => Kind::Yield,
         ("func", "return") => Kind::Return,
         ("tile", "splat") => Kind::Splat,
         ("tile", "iota") => Kind::Iota,
@@ -253,6 +269,23 @@ pub fn kind_from_mlir(
             acc: operands == 3,
         },
         ("sm90", "wgmma_wait") => Kind::WgmmaWait { pending: int("pending")? },
+        ("sm90", "roles") => {
+            let (warps, registers) = (ints("warps")?, ints("registers")?);
+            let names = attr("names").unwrap_or_default();
+            let names =
+                names.trim_matches(['[', ']']).split(',').map(|n| n.trim().trim_matches('"').to_string());
+            let roles = names.zip(warps.iter().zip(&registers));
+            let role = |(name, (w, r)): (String, (&usize, &usize))| Role {
+                name,
+                warps: *w as i64,
+                registers: *r as i64,
+            };
+            Kind::Roles { roles: roles.map(role).collect() }
+        }
+        ("sm90", "slot") => Kind::Slot,
+        ("sm90", "barrier_arrive") => Kind::BarrierArrive,
+        ("sm90", "turn_wait") => Kind::TurnWait { turns: int("turns")? },
+        ("sm90", "turn_pass") => Kind::TurnPass { turns: int("turns")? },
         ("sm90", "fence_async") => Kind::FenceAsync,
         ("sm90", "cta_barrier") => Kind::CtaBarrier,
         ("arith" | "tile", _) => {
@@ -416,6 +449,19 @@ impl<'a> Reader<'a> {
             self.want(">")?;
             self.want(">")?;
             Ok(Type::Buffer(BufferType { shape, elem, layout: Shared { swizzle } }))
+        } else if self.eat("!sm90.ring<") {
+            let n = self.int()?;
+            self.want(",")?;
+            let inner = self.ty()?;
+            self.want(">")?;
+            match inner {
+                Type::Buffer(b) => Ok(Type::Ring(b, n)),
+                _ => bad(self.s, "a ring of buffers"),
+            }
+        } else if self.eat("!sm90.barrier_ring<") {
+            let n = self.int()?;
+            self.want(">")?;
+            Ok(Type::BarrierRing(n))
         } else if self.eat("!sm90.barrier") {
             Ok(Type::Barrier)
         } else if self.eat("!sm90.inflight<") {

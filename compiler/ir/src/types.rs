@@ -185,8 +185,12 @@ pub enum Type {
     Tensor(TensorType),
     /// Shared memory.
     Buffer(BufferType),
+    /// Several buffers of one type, used in turn.
+    Ring(BufferType, i64),
     /// An mbarrier in shared memory.
     Barrier,
+    /// Several mbarriers, used in turn.
+    BarrierRing(i64),
     /// A wgmma result that is still being computed: only a wait makes it a tile.
     InFlight(TileType),
 }
@@ -208,8 +212,8 @@ impl Type {
             Type::Scalar(e) => Some(*e),
             Type::Tile(t) | Type::InFlight(t) => Some(t.elem),
             Type::Tensor(t) => Some(t.elem),
-            Type::Buffer(b) => Some(b.elem),
-            Type::Barrier => None,
+            Type::Buffer(b) | Type::Ring(b, _) => Some(b.elem),
+            Type::Barrier | Type::BarrierRing(_) => None,
         }
     }
 
@@ -272,7 +276,9 @@ impl fmt::Display for Type {
                 write!(f, "], {}>", t.elem)
             }
             Type::Buffer(b) => write!(f, "!sm90.buffer<{}, {}>", Shape(&b.shape, b.elem), b.layout),
+            Type::Ring(b, n) => write!(f, "!sm90.ring<{n}, {}>", Type::Buffer(b.clone())),
             Type::Barrier => f.write_str("!sm90.barrier"),
+            Type::BarrierRing(n) => write!(f, "!sm90.barrier_ring<{n}>"),
             Type::InFlight(t) => write!(f, "!sm90.inflight<{t}>"),
         }
     }

@@ -94,7 +94,7 @@ impl Lower<'_> {
         let view = OperandView::new(&b.shape, b.elem, b.layout, k_major);
         // The address field is in units of 16 bytes; everything above the low word is constant.
         let fixed = view.descriptor(0).encode();
-        let base = self.smem_address(at);
+        let base = self.smem_address(super::Place::at(at.offset));
         let (mask, four) = (self.e.i32(0x3ffff), self.e.i32(4));
         let mut low = self.e.in_prologue(|e| {
             let x = e.bin("andi", base, mask);
@@ -109,7 +109,11 @@ impl Lower<'_> {
             low = self.e.in_prologue(|e| e.bin("addi", low, mine));
         }
         let fixed_low = self.e.i32((fixed & 0xffff_ffff) as u32 as i32 as i64);
-        let low = self.e.in_prologue(|e| e.bin("ori", low, fixed_low));
+        let mut low = self.e.in_prologue(|e| e.bin("ori", low, fixed_low));
+        if let Some((index, bytes)) = at.turn {
+            let by = self.e.mul(index, bytes >> 4);
+            low = self.e.bin("addi", low, by);
+        }
         Ok(Smem { low, high: (fixed >> 32) as u32, view })
     }
 

@@ -11,12 +11,14 @@
 //! - `shared`: buffers, barriers, TMA, exchanges between threads
 //! - `reduce`: reductions
 //! - `mma`: wgmma
+//! - `roles`: groups of warps with tasks of their own
 
 mod elementwise;
 mod emit;
 mod global;
 mod mma;
 mod reduce;
+mod roles;
 mod shared;
 mod thread;
 
@@ -66,9 +68,25 @@ enum Value {
     /// One value a register.
     Tile(Vec<V>),
     Tensor(usize),
-    /// Byte offset in shared memory.
-    Buffer(i64),
-    Barrier(i64),
+    /// A buffer, an mbarrier, or the first of a ring of them.
+    Shared(Place),
+}
+
+/// A place in shared memory: a byte offset, and in a ring which one and how far apart they are.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: i64,
+    turn: Option<(V, i64)>,
+}
+
+impl Place {
+    fn at(offset: i64) -> Place {
+        Place { offset, turn: None }
+    }
+
+    fn plus(self, bytes: i64) -> Place {
+        Place { offset: self.offset + bytes, ..self }
+    }
 }
 
 /// A tensor argument.
@@ -78,6 +96,9 @@ struct Tensor {
     dims: Vec<Dim>,
     elem: Elem,
 }
+
+/// Bytes of an mbarrier.
+const BARRIER_BYTES: i64 = 8;
 
 struct Lower<'a> {
     func: &'a Func,
@@ -92,6 +113,10 @@ struct Lower<'a> {
     /// Tensors accessed by ordinary instructions: their pointer and strides are parameters.
     addressed: BTreeSet<usize>,
     maps: Vec<(TensorMapSpec, V)>,
+    /// Inside a role: its warps.
+    role: Option<i64>,
+    /// Does only one thread run what is being emitted?
+    alone: bool,
     distributions: HashMap<TileType, std::rc::Rc<Distribution>>,
     divisors: HashMap<ValueId, i64>,
     defs: HashMap<ValueId, &'a Op>,
@@ -116,6 +141,8 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         aligned: BTreeSet::new(),
         addressed: BTreeSet::new(),
         maps: vec![],
+        role: None,
+        alone: false,
         distributions: HashMap::new(),
         divisors: HashMap::new(),
         defs: func.defs(),
@@ -233,9 +260,9 @@ impl Lower<'_> {
         }
     }
 
-    fn buffer(&self, v: ValueId) -> Result<i64, Failure> {
+    fn buffer(&self, v: ValueId) -> Result<Place, Failure> {
         match self.values.get(&v) {
-            Some(Value::Buffer(x) | Value::Barrier(x)) => Ok(*x),
+            Some(Value::Shared(x)) => Ok(*x),
             other => Err(Failure::Bug(format!("%{} is {other:?}, not a buffer", v.0))),
         }
     }
@@ -328,11 +355,25 @@ impl Lower<'_> {
             Kind::StoreScalar => return self.store_scalar(op),
             Kind::Dot => return Err(Failure::Bug("a dot after warpgroup-mma".into())),
             Kind::Alloc { offset } => {
-                Value::Buffer(offset.ok_or_else(|| Failure::Bug("a buffer without offset".into()))?)
+                let offset = offset.ok_or_else(|| Failure::Bug("a buffer without offset".into()))?;
+                Value::Shared(Place::at(offset))
             }
             Kind::BarrierAlloc { offset, .. } => {
-                Value::Barrier(offset.ok_or_else(|| Failure::Bug("a barrier without offset".into()))?)
+                let offset = offset.ok_or_else(|| Failure::Bug("a barrier without offset".into()))?;
+                Value::Shared(Place::at(offset))
             }
+            Kind::Slot => {
+                let (first, index) = (self.buffer(op.operands[0])?, self.scalar(op.operands[1])?);
+                let bytes = match self.func.ty(op.operands[0]) {
+                    Type::Ring(b, _) => b.bytes(),
+                    _ => BARRIER_BYTES,
+                };
+                Value::Shared(Place { turn: Some((index, bytes)), ..first })
+            }
+            Kind::Roles { roles } => return self.roles(op, roles),
+            Kind::BarrierArrive => return self.barrier_arrive(op),
+            Kind::TurnWait { turns } => return self.turn(*turns, 0),
+            Kind::TurnPass { turns } => return self.turn(*turns, 1),
             Kind::TmaLoad { axes } => return self.tma_load(op, axes),
             Kind::BarrierWait => return self.barrier_wait(op),
             Kind::LocalStore => return self.local_store(op),
@@ -345,7 +386,7 @@ impl Lower<'_> {
                 return Ok(());
             }
             Kind::CtaBarrier => {
-                self.e.op0("nvvm.barrier0", "", &[]);
+                self.cta_barrier();
                 return Ok(());
             }
         };

@@ -1,7 +1,7 @@
 //! Shared memory: buffers, mbarriers, TMA, and exchanges between threads through scratch.
 
 use super::emit::{I32, I64, Ty, V};
-use super::{Failure, Lower};
+use super::{BARRIER_BYTES, Failure, Lower, Place};
 use crate::passes::exchange::{axis_slots, reshape_is_free};
 use flashc_ir::artifact::TensorMapSpec;
 use flashc_ir::ops::Kind;
@@ -18,7 +18,8 @@ impl Lower<'_> {
         let mut all = vec![];
         self.func.walk(&mut |op| {
             if let Kind::BarrierAlloc { count, offset } = op.kind {
-                all.push((count, offset));
+                let n = if let Type::BarrierRing(n) = self.func.ty(op.result()) { *n } else { 1 };
+                all.extend((0..n).map(|i| (count, offset.map(|o| o + i * BARRIER_BYTES))));
             }
         });
         if all.is_empty() {
@@ -44,16 +45,31 @@ impl Lower<'_> {
     }
 
     /// A pointer into shared memory.
-    pub(super) fn smem_at(&mut self, bytes: i64) -> V {
-        let at = self.e.int(bytes, I64);
+    pub(super) fn smem_at(&mut self, place: Place) -> V {
+        let at = self.e.int(place.offset, I64);
         let smem = self.smem;
-        self.e.in_prologue(|e| e.offset(smem, at))
+        let p = self.e.in_prologue(|e| e.offset(smem, at));
+        match place.turn {
+            None => p,
+            Some((index, bytes)) => {
+                let by = self.e.mul(index, bytes);
+                let wide = self.e.op("arith.extui", "", &[by], I64);
+                self.e.offset(p, wide)
+            }
+        }
     }
 
     /// The same as a 32-bit address.
-    pub(super) fn smem_address(&mut self, bytes: i64) -> V {
-        let p = self.smem_at(bytes);
-        self.e.in_prologue(|e| e.op("llvm.ptrtoint", "", &[p], I32))
+    pub(super) fn smem_address(&mut self, place: Place) -> V {
+        let p = self.smem_at(Place::at(place.offset));
+        let p = self.e.in_prologue(|e| e.op("llvm.ptrtoint", "", &[p], I32));
+        match place.turn {
+            None => p,
+            Some((index, bytes)) => {
+                let by = self.e.mul(index, bytes);
+                self.e.bin("addi", p, by)
+            }
+        }
     }
 
     pub(super) fn barrier_wait(&mut self, op: &Op) -> Result<(), Failure> {
@@ -101,7 +117,8 @@ impl Lower<'_> {
         let mut copies = vec![];
         for slab in 0..slabs {
             for i in 0..boxes {
-                let to = at + slab * b.layout.slab_bytes(&b.shape, b.elem) + i * box_rows * b.layout.swizzle;
+                let to =
+                    at.plus(slab * b.layout.slab_bytes(&b.shape, b.elem) + i * box_rows * b.layout.swizzle);
                 let to = self.smem_address(to);
                 let mut coords = starts.clone();
                 coords[0] = self.e.add(coords[0], slab * slab_cols);
@@ -109,7 +126,7 @@ impl Lower<'_> {
                 copies.push((to, coords));
             }
         }
-        let first = self.threads.first(&mut self.e);
+        let first = if self.alone { None } else { Some(self.threads.first(&mut self.e)) };
         let places: Vec<_> = (2..2 + rank).map(|i| format!("${i}")).collect();
         let text = format!(
             "cp.async.bulk.tensor.{rank}d.shared::cta.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {{{}}}], [${}];",
@@ -117,7 +134,7 @@ impl Lower<'_> {
             rank + 2
         );
         let constraints = format!("r,l,{}r,~{{memory}}", "r,".repeat(rank));
-        self.e.when(Some(first), |e| {
+        self.e.when(first, |e| {
             let text_expect = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;";
             e.asm(text_expect, "r,r,~{memory}", &[bar, bytes], &[], true);
             for (to, coords) in copies {
@@ -160,7 +177,7 @@ impl Lower<'_> {
     }
 
     /// Registers to a buffer.
-    fn put(&mut self, t: &TileType, regs: &[V], b: &BufferType, at: i64) -> Result<(), Failure> {
+    fn put(&mut self, t: &TileType, regs: &[V], b: &BufferType, at: Place) -> Result<(), Failure> {
         let d = self.distribution(t)?;
         let run = run_length(&d, b);
         let owner = self.threads.owner(&mut self.e, &d);
@@ -176,7 +193,7 @@ impl Lower<'_> {
     }
 
     /// A buffer to registers; `trans` reads element (j, i) where the tile wants (i, j).
-    fn get(&mut self, t: &TileType, b: &BufferType, at: i64, trans: bool) -> Result<Vec<V>, Failure> {
+    fn get(&mut self, t: &TileType, b: &BufferType, at: Place, trans: bool) -> Result<Vec<V>, Failure> {
         let d = self.distribution(t)?;
         let run = if trans { 1 } else { run_length(&d, b) };
         let mut out = vec![];
@@ -216,7 +233,7 @@ impl Lower<'_> {
         d: &Distribution,
         t: &TileType,
         b: &BufferType,
-        at: i64,
+        at: Place,
         reg: usize,
         trans: bool,
     ) -> (V, Option<V>) {
@@ -286,12 +303,12 @@ impl Lower<'_> {
         }
         let (at, b) = self.scratch(op)?;
         self.put(&from, &regs, &b, at)?;
-        self.e.op0("nvvm.barrier0", "", &[]);
+        self.cta_barrier();
         self.get(&to, &b, at, op.kind == Kind::Trans)
     }
 
     /// The scratch buffer of an operation.
-    pub(super) fn scratch(&mut self, op: &Op) -> Result<(i64, BufferType), Failure> {
+    pub(super) fn scratch(&mut self, op: &Op) -> Result<(Place, BufferType), Failure> {
         let v: ValueId =
             *op.operands.get(1).ok_or_else(|| Failure::Bug(format!("{:?} has no scratch", op.kind)))?;
         match self.func.ty(v).clone() {
@@ -348,7 +365,7 @@ impl Lower<'_> {
             let v = self.stored(*v);
             self.e.when(*ok, |e| e.op0("llvm.store", &attrs, &[v, p]));
         }
-        self.e.op0("nvvm.barrier0", "", &[]);
+        self.cta_barrier();
         let mut out = vec![];
         for ((linear, ok), (_, v)) in places.iter().zip(parts) {
             let linear = match ok {

@@ -39,8 +39,8 @@ pub struct Plan {
     pub bytes: i64,
     /// One entry a buffer.
     pub buffers: Vec<Placed>,
-    /// Offset of each barrier.
-    pub barriers: BTreeMap<ValueId, i64>,
+    /// Offset of each barrier or ring of them, and how many it has.
+    pub barriers: BTreeMap<ValueId, (i64, i64)>,
 }
 
 /// A buffer's place and lifetime.
@@ -120,8 +120,8 @@ pub fn plan(func: &Func) -> Plan {
     plan.bytes = plan.buffers.iter().map(|p| p.offset + p.bytes).max().unwrap_or(0);
     for at in plan.barriers.values_mut() {
         plan.bytes = (plan.bytes + BARRIER_BYTES - 1) / BARRIER_BYTES * BARRIER_BYTES;
-        *at = plan.bytes;
-        plan.bytes += BARRIER_BYTES;
+        at.0 = plan.bytes;
+        plan.bytes += BARRIER_BYTES * at.1;
     }
     plan
 }
@@ -143,25 +143,28 @@ fn number(
         *clock += 1;
         match &op.kind {
             Kind::Alloc { .. } => {
-                if let Type::Buffer(b) = func.ty(op.result()) {
-                    let p = Placed {
-                        buffer: op.result(),
-                        live: (*clock, *clock),
-                        offset: 0,
-                        bytes: b.bytes(),
-                        loc: op.loc.clone(),
-                    };
-                    plan.buffers.push(p);
-                }
+                let bytes = match func.ty(op.result()) {
+                    Type::Buffer(b) => b.bytes(),
+                    Type::Ring(b, n) => align(b.bytes()) * n,
+                    _ => 0,
+                };
+                plan.buffers.push(Placed {
+                    buffer: op.result(),
+                    live: (*clock, *clock),
+                    offset: 0,
+                    bytes,
+                    loc: op.loc.clone(),
+                });
                 continue;
             }
             Kind::BarrierAlloc { .. } => {
-                plan.barriers.insert(op.result(), 0);
+                let n = if let Type::BarrierRing(n) = func.ty(op.result()) { *n } else { 1 };
+                plan.barriers.insert(op.result(), (0, n));
                 continue;
             }
             _ => {}
         }
-        for v in op.operands.iter().filter(|v| func.ty(**v).as_buffer().is_some()) {
+        for v in op.operands.iter().filter(|v| matches!(func.ty(**v), Type::Buffer(_) | Type::Ring(..))) {
             let l = lives.entry(*v).or_insert((*clock, *clock));
             l.1 = *clock;
         }
@@ -174,6 +177,13 @@ fn number(
             number(func, r, clock, lives, plan);
         }
         *clock += 1;
+        if matches!(op.kind, Kind::Roles { .. }) {
+            // Roles run at the same time: what one of them touches is live as long as they all are.
+            let end = *clock;
+            for l in lives.values_mut().filter(|l| l.1 > start) {
+                *l = (l.0.min(start), end);
+            }
+        }
         if matches!(op.kind, Kind::For { .. }) {
             let end = *clock;
             for (v, l) in lives.iter_mut() {
@@ -225,7 +235,7 @@ fn apply(func: &Func, plan: &Plan) -> Func {
         let kind = match &op.kind {
             Kind::Alloc { .. } => Kind::Alloc { offset: Some(offsets[&op.result()]) },
             Kind::BarrierAlloc { count, .. } => {
-                Kind::BarrierAlloc { count: *count, offset: Some(plan.barriers[&op.result()]) }
+                Kind::BarrierAlloc { count: *count, offset: Some(plan.barriers[&op.result()].0) }
             }
             _ => return Step::Copy,
         };

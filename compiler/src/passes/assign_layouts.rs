@@ -124,13 +124,18 @@ pub fn plan(func: &Func) -> Plan {
         collect(func, op, &mut classes, &mut links);
         if let Kind::Wgmma { trans_b, .. } = &op.kind {
             let Type::InFlight(t) = func.ty(op.results[0]) else { return };
-            let l = acc_layout(t.shape[0], t.shape[1], func.warps.unwrap_or(WARPGROUP) / WARPGROUP, *trans_b);
+            let l = acc_layout(
+                t.shape[0],
+                t.shape[1],
+                func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP,
+                *trans_b,
+            );
             wishes.extend(op.operands.iter().filter(|v| tile(**v).is_some()).map(|v| (*v, l.clone())));
             anchors.push((op.results[0], l));
         }
     });
     let biggest = func.values.iter().filter_map(Type::as_tile).map(TileType::len).max().unwrap_or(1);
-    let warps = func.warps.unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
+    let warps = func.tile_warps().unwrap_or(if biggest >= LARGE_TILE { MANY_WARPS } else { DEFAULT_WARPS });
 
     let mut chosen: HashMap<u32, Layout> = HashMap::new();
     for (v, l) in anchors.into_iter().chain(wishes) {
@@ -283,7 +288,7 @@ impl NextPow2 for i64 {
 /// Gives every tile its layout and inserts conversions where an operation wants another.
 fn apply(func: &Func, plan: &Plan) -> Func {
     let mut f = func.clone();
-    f.warps = Some(plan.warps);
+    f.warps = func.warps.or(Some(plan.warps));
     for (v, l) in &plan.layouts {
         if let Type::Tile(t) | Type::InFlight(t) = &mut f.values[v.0 as usize] {
             t.layout = Some(l.clone());

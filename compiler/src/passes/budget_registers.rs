@@ -78,7 +78,12 @@ pub fn run(func: &Func, target: &Target) -> Result<Func, Failure> {
 /// Lifetimes and the worst point.
 pub fn plan(func: &Func, target: &Target) -> Plan {
     let threads = func.warps.unwrap_or(1) * LANES as i64;
-    let limit = target.max_registers.min(target.registers_per_sm / threads);
+    let mut limit = target.max_registers.min(target.registers_per_sm / threads);
+    func.walk(&mut |op| {
+        if let Kind::Roles { roles } = &op.kind {
+            limit = roles[0].registers.min(target.max_registers);
+        }
+    });
     let mut lives: HashMap<ValueId, Life> = HashMap::new();
     let (mut clock, mut locs) = (0, vec![]);
     number(func, &func.body, &mut clock, &mut locs, &mut lives);

@@ -9,6 +9,9 @@ pub mod assign_layouts;
 pub mod budget_registers;
 pub mod exchange;
 pub mod place_barriers;
+pub mod rotate;
+pub mod specialize_roles;
+pub mod split_loops;
 pub mod tma_loads;
 pub mod warpgroup_mma;
 

@@ -103,7 +103,7 @@ impl Walk {
                         }
                     }
                 }
-                Kind::If => {
+                Kind::If | Kind::Roles { .. } => {
                     let entry = p.clone();
                     let mut after = Pending::default();
                     for r in &op.regions {

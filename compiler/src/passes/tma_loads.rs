@@ -50,6 +50,8 @@ pub struct Site {
     pub buffer: ValueId,
     /// Sites of one block share a phase: the index of the block's first site.
     pub phase: usize,
+    /// The block: the same index, whatever happens to the phase.
+    pub block: usize,
     /// Is the block the function's body? Then it runs once, and its parity is the constant 0.
     pub once: bool,
 }
@@ -99,7 +101,7 @@ pub fn plan(func: &Func) -> Plan {
                 (&op.kind, if op.kind == Kind::LocalStore { fits(op) } else { None })
             {
                 let phase = *phase.get_or_insert(sites.len());
-                sites.push(Site { tile, buffer, phase, once: top });
+                sites.push(Site { tile, buffer, phase, block: phase, once: top });
             }
             for r in &op.regions {
                 walk(r, false, sites, fits);
@@ -239,6 +241,6 @@ impl Apply<'_> {
 }
 
 /// Does an operation, or one inside it, use this value?
-fn mentions(op: &Op, v: ValueId) -> bool {
+pub(super) fn mentions(op: &Op, v: ValueId) -> bool {
     op.operands.contains(&v) || op.regions.iter().any(|r| r.ops.iter().any(|o| mentions(o, v)))
 }

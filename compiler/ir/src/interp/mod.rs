@@ -4,7 +4,8 @@
 //! tile element, row-major; after it one a register of a thread, holes included. A `frame` says which
 //! element a cell holds, so elementwise operations never see the difference, and the others check that
 //! a thread has what it reads. At `sm90` level shared memory is a byte array that knows who touched each
-//! byte and when (`shared`); tensor copies land late (`tma`), products are fetched through decoded
+//! byte and when (`shared`); tensor copies (`tma`) land late, and who may rely on what goes by mbarriers
+//! (`sync`); roles run at the same time (`control`, `replay`); products are fetched through decoded
 //! matrix descriptors (`descriptor`) and stay in flight until a wait (`wgmma`).
 //!
 //! # Numbers
@@ -18,17 +19,25 @@
 //! - [`Mode::F64`] rounds nothing at all; it has no bytes, hence no shared memory.
 //!
 //! # What is not modelled
-//! Programs run one after the other, warps in lockstep, one operation at a time: what the hardware may
-//! interleave is found by the checks on each byte of shared memory, not by trying interleavings.
+//! Programs run one after the other, the warps of a role in lockstep, one operation at a time: what the
+//! hardware may interleave is found by the checks on each byte of shared memory, not by trying
+//! interleavings. Roles are interleaved where they synchronise, as [`Options::schedule`] says.
+//!
+//! The registers of a group in flight are no concern here: values do not change, so an accumulator or a
+//! register operand can only be overwritten by an allocation of registers, and a wait that names the
+//! operand keeps it.
 
 mod cells;
+mod control;
 mod descriptor;
 mod elementwise;
 mod frame;
 mod global;
 mod number;
 mod program;
+mod replay;
 mod shared;
+mod sync;
 mod tensor;
 mod tiles;
 mod tma;
@@ -62,8 +71,24 @@ pub struct Options {
     pub ordered_sums: bool,
     /// The function has not been through `place-barriers` yet: accesses to shared memory count as ordered.
     pub before_barriers: bool,
+    /// Which role runs when, and when copies land.
+    pub schedule: Schedule,
     /// A deliberate mistake: tests show with it that the oracle would notice.
     pub fault: Option<Fault>,
+}
+
+/// Which role runs when several can. The choice is made anew after each operation that synchronises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Each in turn; a copy lands only when no role can go on without it.
+    #[default]
+    RoundRobin,
+    /// The first role waits as long as another can run; copies land at once.
+    ProducerFirst,
+    /// The first role runs as long as it can; a copy lands only when no role can go on without it.
+    ConsumerFirst,
+    /// By chance, and so do copies land.
+    Random(u64),
 }
 
 /// A deliberate mistake of the simulated lowering.
@@ -75,6 +100,8 @@ pub enum Fault {
     TmaSwizzle(i64),
     /// These bits of every matrix descriptor are inverted.
     Descriptor(u64),
+    /// Tensor copies of more bytes than this announce so many less.
+    ShortExpect(i64),
 }
 
 /// Why a run stopped.

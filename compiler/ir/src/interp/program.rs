@@ -1,13 +1,15 @@
-//! One program of the grid: values, control flow, and the table from operation to meaning.
+//! One program of the grid: values, and the table from operation to meaning. Control flow is in
+//! [`super::control`].
 
 use super::cells::Cells;
 use super::frame::Frame;
+use super::replay::{Event, What};
 use super::shared::SharedState;
 use super::tensor::{HostTensor, Launch};
 use super::tiles::ReducePlan;
 use super::wgmma::Group;
-use super::{Options, Report, Res, Stop, Trap, TrapKind, elementwise, malformed, number, stop};
-use crate::func::{Block, Func, Loc, Op, ValueId};
+use super::{Options, Report, Res, Schedule, Stop, Trap, TrapKind, elementwise, malformed, number, stop};
+use crate::func::{Func, Loc, Op, ValueId};
 use crate::ops::{Kind, Literal};
 use crate::types::{Dim, Elem, TileType, Type};
 use std::collections::HashMap;
@@ -20,9 +22,9 @@ pub(super) enum Value {
     Cells(Rc<Cells>),
     /// A tensor, by number.
     Tensor(usize),
-    /// A buffer, by address.
+    /// A buffer or a ring of them, by address.
     Buffer(i64),
-    /// A barrier, by address.
+    /// A barrier or a ring of them, by address.
     Barrier(i64),
     /// A group of wgmma, by number.
     InFlight(usize),
@@ -41,6 +43,12 @@ pub(super) struct Machine<'a> {
     pub(super) shared: SharedState,
     pub(super) groups: Vec<Group>,
     pub(super) report: Report,
+    /// Are the threads in roles?
+    pub(super) parted: bool,
+    /// What synchronised, by role.
+    pub(super) events: Vec<Vec<Event>>,
+    /// The state of [`Schedule::Random`].
+    pub(super) random: u64,
 }
 
 /// Runs the grid; see [`super::run`].
@@ -62,6 +70,9 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         shared,
         groups: vec![],
         report: Report::default(),
+        parted: false,
+        events: vec![],
+        random: 0,
     };
     machine.report.shared_bytes = machine.shared.len() as u64;
     for z in 0..grid[2] {
@@ -155,70 +166,22 @@ impl<'a> Machine<'a> {
         self.env = vec![None; self.func.values.len()];
         self.shared.reset();
         self.groups.clear();
+        self.parted = false;
+        if let Schedule::Random(seed) = self.options.schedule {
+            self.random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        }
         self.report.programs += 1;
         for (v, value) in self.func.body.args.iter().zip(args) {
             self.env[v.0 as usize] = Some(value.clone());
         }
-        let func = self.func;
-        self.block(&func.body)?;
+        self.body()?;
         let left = self.check_exit();
-        let loc = func.body.ops.last().map_or(&func.loc, |op| &op.loc);
-        left.map_err(|s| trap(s, loc, program))
+        let loc = self.func.body.ops.last().map_or(&self.func.loc, |op| &op.loc);
+        left.map_err(|s| self.trap(s, loc))
     }
 
-    /// Runs a block and returns what it yields.
-    fn block(&mut self, block: &'a Block) -> Result<Vec<Value>, Trap> {
-        for op in &block.ops {
-            self.report.ops += 1;
-            let located = |s| trap(s, &op.loc, self.program);
-            match &op.kind {
-                Kind::Yield | Kind::Return => {
-                    let all = (0..op.operands.len()).map(|i| self.value(op, i).cloned()).collect::<Res<_>>();
-                    return all.map_err(located);
-                }
-                Kind::For { .. } => {
-                    let out = self.run_for(op)?;
-                    self.define(&op.results, out).map_err(|s| trap(s, &op.loc, self.program))?;
-                }
-                Kind::If => {
-                    let cond = self.int(op, 0).map_err(located)?;
-                    let Some(body) = op.regions.get((cond == 0) as usize) else {
-                        return Err(trap(Stop::new("if without two regions"), &op.loc, self.program));
-                    };
-                    let out = self.block(body)?;
-                    self.define(&op.results, out).map_err(|s| trap(s, &op.loc, self.program))?;
-                }
-                _ => self.leaf(op).map_err(|s| trap(s, &op.loc, self.program))?,
-            }
-        }
-        Err(trap(Stop::new("a block without an end"), &self.func.loc, self.program))
-    }
-
-    fn run_for(&mut self, op: &'a Op) -> Result<Vec<Value>, Trap> {
-        let program = self.program;
-        let located = |s| trap(s, &op.loc, program);
-        let bounds = (|| {
-            let (lo, hi, step) = (self.int(op, 0)?, self.int(op, 1)?, self.int(op, 2)?);
-            if step <= 0 {
-                return stop(TrapKind::Step, format!("the loop's step is {step}"));
-            }
-            let inits =
-                (3..op.operands.len()).map(|i| self.value(op, i).cloned()).collect::<Res<Vec<_>>>()?;
-            let [body] = &op.regions[..] else { return malformed("a loop has one region") };
-            if body.args.len() != inits.len() + 1 {
-                return malformed("the loop's region has another number of arguments");
-            }
-            Ok((lo, hi, step, inits, body))
-        })();
-        let (mut iv, hi, step, mut carried, body) = bounds.map_err(located)?;
-        while iv < hi {
-            let index = Value::Cells(Rc::new(Cells::ints(Elem::I32, vec![iv])));
-            self.define(&body.args[..1], vec![index]).map_err(located)?;
-            self.define(&body.args[1..], carried).map_err(located)?;
-            carried = self.block(body)?;
-            iv += step;
-        }
-        Ok(carried)
+    pub(super) fn trap(&self, s: Stop, loc: &Loc) -> Trap {
+        trap(s, loc, self.program)
     }
 
     /// Gives values to ids, checking that each has the form of its type.
@@ -234,11 +197,14 @@ impl<'a> Machine<'a> {
                     c.elem == t.elem && self.frames[i].as_ref().is_some_and(|f| f.at.len() == c.len())
                 }
                 (Some(Type::Tensor(_)), Value::Tensor(_))
-                | (Some(Type::Buffer(_)), Value::Buffer(_))
-                | (Some(Type::Barrier), Value::Barrier(_))
+                | (Some(Type::Buffer(_) | Type::Ring(..)), Value::Buffer(_))
+                | (Some(Type::Barrier | Type::BarrierRing(_)), Value::Barrier(_))
                 | (Some(Type::InFlight(_)), Value::InFlight(_)) => true,
                 _ => false,
             };
+            if self.shared.role > 0 && self.frames.get(i).is_some_and(Option::is_some) {
+                return malformed(format!("the tile %{i} in a role that one thread runs"));
+            }
             if !fits {
                 return malformed(format!("value %{i} does not have the form of its type"));
             }
@@ -328,7 +294,7 @@ impl<'a> Machine<'a> {
     }
 
     /// An operation without regions.
-    fn leaf(&mut self, op: &Op) -> Res<()> {
+    pub(super) fn leaf(&mut self, op: &Op) -> Res<()> {
         let mode = self.options.mode;
         let int = |x: i64| Cells::ints(Elem::I32, vec![x]);
         let out = match &op.kind {
@@ -355,7 +321,12 @@ impl<'a> Machine<'a> {
                     None => return malformed(format!("the grid has no axis {axis}")),
                 }
             }
-            Kind::For { .. } | Kind::If | Kind::Yield | Kind::Return => {
+            Kind::For { .. }
+            | Kind::If
+            | Kind::Yield
+            | Kind::Return
+            | Kind::Roles { .. }
+            | Kind::BarrierWait => {
                 return malformed("control flow as a leaf");
             }
             Kind::Splat => self.splat(op)?,
@@ -379,7 +350,19 @@ impl<'a> Machine<'a> {
                 return self.define(&op.results, vec![Value::Barrier(at)]);
             }
             Kind::TmaLoad { axes } => return self.tma_load(op, axes),
-            Kind::BarrierWait => return self.barrier_wait(op),
+            Kind::BarrierArrive => return self.barrier_arrive(op),
+            Kind::Slot => {
+                let slot = self.slot(op)?;
+                return self.define(&op.results, vec![slot]);
+            }
+            Kind::TurnWait { turns } => {
+                self.record(op, What::TurnWait(*turns));
+                return self.turn();
+            }
+            Kind::TurnPass { turns } => {
+                self.record(op, What::TurnPass(*turns));
+                return self.turn();
+            }
             Kind::LocalStore => return self.local_store(op),
             Kind::LocalLoad => self.local_load(op)?,
             Kind::Wgmma { trans_a, trans_b, acc } => {
@@ -393,6 +376,10 @@ impl<'a> Machine<'a> {
                 return Ok(());
             }
             Kind::CtaBarrier => {
+                if self.shared.role > 0 {
+                    return malformed("a barrier of all threads in a role that one thread runs");
+                }
+                self.record(op, What::Meet);
                 self.report.cta_barriers += 1;
                 self.shared.barrier();
                 return Ok(());
@@ -401,10 +388,21 @@ impl<'a> Machine<'a> {
         self.define(&op.results, vec![Value::Cells(Rc::new(out))])
     }
 
-    /// Nothing may be in flight at the end.
+    /// A turn is for the warpgroups of the first role.
+    fn turn(&self) -> Res<()> {
+        if !self.parted || self.shared.role > 0 {
+            return malformed("turns outside of the first role");
+        }
+        Ok(())
+    }
+
+    /// Nothing may be in flight at the end, nor have landed without anyone waiting for it.
     fn check_exit(&self) -> Res<()> {
         if self.shared.copies_in_flight() {
             return stop(TrapKind::CopyInFlight, "the program ends while a copy is in flight");
+        }
+        if self.shared.unobserved() {
+            return stop(TrapKind::CopyInFlight, "the program ends and nobody has waited for a copy");
         }
         if self.groups.iter().any(|g| !g.is_done()) {
             return stop(TrapKind::GroupInFlight, "the program ends while a wgmma is in flight");
@@ -414,7 +412,7 @@ impl<'a> Machine<'a> {
 }
 
 impl Stop {
-    fn new(message: &str) -> Stop {
+    pub(super) fn new(message: &str) -> Stop {
         Stop { kind: TrapKind::Malformed, message: message.into() }
     }
 }

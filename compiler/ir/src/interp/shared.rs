@@ -7,7 +7,7 @@
 use super::cells::{Cells, HOLE};
 use super::frame::{Frame, row_major};
 use super::program::{Machine, Value};
-use super::tma::{Copy, Mbarrier};
+use super::sync::{Clock, Copy, Landed, Mbarrier};
 use super::{Mode, Res, TrapKind, malformed, stop};
 use crate::func::{Func, Op, ValueId};
 use crate::layout::SWIZZLE_ALIGN;
@@ -39,6 +39,8 @@ struct Byte {
     read_time: u32,
     /// When a group that read it was waited for.
     async_read_time: u32,
+    /// Who copied it here.
+    landed: Landed,
 }
 
 /// Shared memory and its barriers.
@@ -51,10 +53,9 @@ pub(super) struct SharedState {
     pub(super) copies: Vec<Copy>,
     now: u32,
     fenced: u32,
-    /// The last barrier.
-    met: u32,
-    /// Generic accesses before this time are ordered before the async proxy's.
-    visible: u32,
+    /// What each role knows, and which one runs. Outside of roles there is one.
+    pub(super) clocks: Vec<Clock>,
+    pub(super) role: usize,
     /// Are accesses taken to be ordered?
     lenient: bool,
 }
@@ -76,7 +77,9 @@ impl SharedState {
                 Some(Type::Buffer(b)) => {
                     (buffer_bytes(b)?, if b.layout.swizzle == 0 { 16 } else { SWIZZLE_ALIGN })
                 }
+                Some(Type::Ring(b, n)) => (slot_bytes(b)? * slots(*n)?, SWIZZLE_ALIGN),
                 Some(Type::Barrier) => (BARRIER_BYTES, BARRIER_BYTES),
+                Some(Type::BarrierRing(n)) => (BARRIER_BYTES * slots(*n)?, BARRIER_BYTES),
                 _ => return malformed("an allocation of something else"),
             };
             match offset {
@@ -100,8 +103,9 @@ impl SharedState {
         if !(0..=MAX_BYTES).contains(&total) {
             return malformed(format!("{total} bytes of shared memory"));
         }
-        let barriers: Vec<_> =
-            placed.iter().filter(|p| func.values[p.0.0 as usize] == Type::Barrier).collect();
+        let is_barrier =
+            |v: ValueId| matches!(func.values[v.0 as usize], Type::Barrier | Type::BarrierRing(_));
+        let barriers: Vec<_> = placed.iter().filter(|p| is_barrier(p.0)).collect();
         for b in &barriers {
             if placed.iter().any(|p| p.0 != b.0 && p.1 < b.1 + b.2 && b.1 < p.1 + p.2) {
                 return malformed(format!("%{} overlaps a barrier", b.0.0));
@@ -111,15 +115,18 @@ impl SharedState {
             }
         }
         Ok(SharedState {
-            counts: barriers.iter().map(|b| (b.1, b.3)).collect(),
+            counts: barriers
+                .iter()
+                .flat_map(|b| (0..b.2 / BARRIER_BYTES).map(|i| (b.1 + BARRIER_BYTES * i, b.3)))
+                .collect(),
             addresses: placed.iter().map(|p| (p.0, p.1)).collect(),
             bytes: vec![Byte::default(); total as usize],
             barriers: BTreeMap::new(),
             copies: vec![],
             now: 0,
             fenced: 0,
-            met: 0,
-            visible: 0,
+            clocks: vec![Clock::default()],
+            role: 0,
             lenient,
         })
     }
@@ -128,8 +135,11 @@ impl SharedState {
     pub(super) fn reset(&mut self) {
         self.bytes.fill(Byte::default());
         self.copies.clear();
-        self.barriers = self.counts.iter().map(|(at, n)| (*at, Mbarrier::new(*n))).collect();
-        (self.now, self.fenced, self.met, self.visible) = (0, 0, 0, 0);
+        let n = self.counts.len();
+        let barrier = |(i, (at, count)): (usize, (&i64, &i64))| (*at, Mbarrier::new(i, *count, n));
+        self.barriers = self.counts.iter().enumerate().map(barrier).collect();
+        (self.now, self.fenced) = (0, 0);
+        self.reset_clocks();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -152,31 +162,51 @@ impl SharedState {
         self.now += 1;
     }
 
+    pub(super) fn now(&self) -> u32 {
+        self.now
+    }
+
     pub(super) fn fence(&mut self) {
         self.tick();
-        self.fenced = self.now;
+        if self.role == 0 {
+            self.fenced = self.now;
+        }
     }
 
     pub(super) fn barrier(&mut self) {
         self.tick();
-        self.met = self.now;
-        self.visible = self.fenced;
+        let (now, fenced) = (self.now, self.fenced);
+        let known = &mut self.clocks[self.role];
+        known.met = now;
+        known.read = now;
+        known.visible = known.visible.max(fenced);
     }
 
-    /// Is no barrier between this time and now?
+    /// Is a generic access at this time not over for the running role?
     fn racing(&self, time: u32) -> bool {
-        !self.lenient && time != 0 && time >= self.met
+        !self.lenient && time != 0 && time >= self.known().met
     }
 
-    /// Is no fence and barrier between this time and now?
+    /// Is one that is over not visible to the async proxy?
     fn unfenced(&self, time: u32) -> bool {
-        !self.lenient && time != 0 && time >= self.visible
+        !self.lenient && time != 0 && time >= self.known().visible
+    }
+
+    /// Is a wgmma's read that ended at this time not over for the running role? Barriers that are still to
+    /// be placed order only what one role does.
+    fn read_racing(&self, time: u32) -> bool {
+        !(self.lenient && self.role == 0) && time != 0 && time >= self.known().read
     }
 
     fn byte(&self, at: i64) -> Res<Byte> {
         match usize::try_from(at).ok().and_then(|i| self.bytes.get(i)) {
             Some(b) if b.landing => {
                 stop(TrapKind::CopyInFlight, format!("byte {at}: a copy into it is in flight"))
+            }
+            Some(b) if !self.known().knows(b.landed) => {
+                let why =
+                    format!("byte {at}: a copy into it has not been waited for, by its last phase, here");
+                stop(TrapKind::CopyInFlight, why)
             }
             Some(b) => Ok(*b),
             None => stop(TrapKind::OutOfShared, format!("byte {at} of {}", self.bytes.len())),
@@ -220,7 +250,7 @@ impl SharedState {
             );
         }
         let other = |who: u32| who != thread || who == MANY;
-        if self.racing(b.async_read_time)
+        if self.read_racing(b.async_read_time)
             || self.racing(b.read_time) && other(b.reader)
             || self.racing(b.write_time) && other(b.writer)
         {
@@ -300,7 +330,7 @@ impl SharedState {
             let why = format!("byte {at} is the target of a copy while a wgmma in flight reads it");
             return stop(TrapKind::Overwritten, why);
         }
-        if self.racing(b.async_read_time) {
+        if self.read_racing(b.async_read_time) {
             return stop(
                 TrapKind::Race,
                 format!("byte {at}: a copy with no barrier after a wgmma that read it"),
@@ -316,9 +346,18 @@ impl SharedState {
     }
 
     /// A copied byte lands.
-    pub(super) fn land(&mut self, at: i64, value: u8) {
-        self.bytes[at as usize] = Byte { value, written: true, ..Byte::default() };
+    pub(super) fn land_byte(&mut self, at: i64, value: u8, landed: Landed) {
+        self.bytes[at as usize] = Byte { value, written: true, landed, ..Byte::default() };
     }
+}
+
+/// Bytes from one slot of a ring to the next.
+fn slot_bytes(b: &BufferType) -> Res<i64> {
+    Ok((buffer_bytes(b)? + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN)
+}
+
+fn slots(n: i64) -> Res<i64> {
+    if (1..=256).contains(&n) { Ok(n) } else { malformed(format!("a ring of {n}")) }
 }
 
 fn buffer_bytes(b: &BufferType) -> Res<i64> {
@@ -338,6 +377,21 @@ impl Machine<'_> {
             (Value::Buffer(at), Some(Type::Buffer(b))) => Ok((*at, b.clone())),
             _ => malformed(format!("operand {i} is not a buffer")),
         }
+    }
+
+    /// `Slot`.
+    pub(super) fn slot(&self, op: &Op) -> Res<Value> {
+        let ty = op.operands.first().and_then(|v| self.func.values.get(v.0 as usize));
+        let i = self.int(op, 1)?;
+        let (n, slot) = match (self.value(op, 0)?, ty) {
+            (Value::Buffer(at), Some(Type::Ring(b, n))) => (*n, Value::Buffer(at + slot_bytes(b)? * i)),
+            (Value::Barrier(at), Some(Type::BarrierRing(n))) => (*n, Value::Barrier(at + BARRIER_BYTES * i)),
+            _ => return malformed("the first operand is not a ring"),
+        };
+        if !(0..n).contains(&i) {
+            return stop(TrapKind::OutOfShared, format!("slot {i} of a ring of {n}"));
+        }
+        Ok(slot)
     }
 
     /// Uses the scratch buffer that an operation may have as its second operand.

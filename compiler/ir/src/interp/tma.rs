@@ -1,43 +1,22 @@
-//! The tensor memory accelerator and mbarriers.
+//! The tensor memory accelerator.
 //!
 //! A copy is computed here from the definition of the tensor map, not from `layout`: box by box, rows of
-//! one swizzle width, the hardware's swizzle on the address in shared memory. It is queued, and lands
-//! as late as it may: when a thread waits for the phase that it completes.
+//! one swizzle width, the hardware's swizzle on the address in shared memory. It is queued, a slab at a
+//! time, and lands when the schedule says: see [`super::control`] and [`super::sync`].
 
 use super::descriptor::swizzled;
 use super::global::bits_at;
 use super::program::{Machine, Value};
-use super::shared::SharedState;
+use super::replay::What;
+use super::sync::Copy;
 use super::tensor::HostTensor;
 use super::{Fault, Mode, Res, TrapKind, malformed, stop};
 use crate::func::Op;
+use crate::layout::WARPGROUP;
 use crate::types::BufferType;
 
 /// Longest axis of a box.
 const MAX_BOX: i64 = 256;
-
-/// A barrier in shared memory.
-#[derive(Clone, Debug)]
-pub(super) struct Mbarrier {
-    count: i64,
-    /// Arrivals that the phase still needs.
-    missing: i64,
-    /// Parity of the phase that is not complete yet.
-    parity: i64,
-}
-
-impl Mbarrier {
-    pub(super) fn new(count: i64) -> Mbarrier {
-        Mbarrier { count, missing: count, parity: 0 }
-    }
-}
-
-/// A copy in flight.
-#[derive(Clone, Debug)]
-pub(super) struct Copy {
-    barrier: i64,
-    bytes: Vec<(i64, u8)>,
-}
 
 /// Can a tensor map describe this tensor with this axis innermost? In words if not.
 fn mappable(t: &HostTensor, inner: usize) -> Result<(), String> {
@@ -90,12 +69,16 @@ impl Machine<'_> {
         for (to, _) in &bytes {
             self.shared.begin_copy(*to)?;
         }
-        let Some(m) = self.shared.barriers.get_mut(&barrier) else { return malformed("no barrier there") };
-        if m.missing == 0 {
-            return stop(TrapKind::Barrier, "an arrival at a phase that has all its arrivals");
-        }
-        m.missing -= 1;
-        self.shared.copies.push(Copy { barrier, bytes });
+        let announced = match self.options.fault {
+            Some(Fault::ShortExpect(short)) if short < n => n - short,
+            _ => n,
+        };
+        self.shared.arrive(barrier, 1, announced)?;
+        let slabs = b.layout.slabs(&b.shape, b.elem).max(1) as usize;
+        let per_slab = bytes.len().div_ceil(slabs).max(1);
+        let copies = bytes.chunks(per_slab).map(|c| Copy { barrier, bytes: c.to_vec() });
+        self.shared.copies.extend(copies);
+        self.record(op, What::ArriveOne(barrier));
         self.report.tma_copies += b.layout.slabs(&b.shape, b.elem) as u64;
         self.report.tma_bytes += n as u64;
         Ok(())
@@ -157,37 +140,17 @@ impl Machine<'_> {
         Ok(out)
     }
 
-    /// `BarrierWait`: the phase of this parity is complete, or completes now that its copies land.
-    pub(super) fn barrier_wait(&mut self, op: &Op) -> Res<()> {
-        let (barrier, parity) = (self.barrier_address(op, 0)?, self.int(op, 1)?);
-        self.report.barrier_waits += 1;
-        self.shared.wait_phase(barrier, parity)
+    /// Barrier and parity of a `BarrierWait`.
+    pub(super) fn wait_operands(&self, op: &Op) -> Res<(i64, i64)> {
+        Ok((self.barrier_address(op, 0)?, self.int(op, 1)?))
     }
-}
 
-impl SharedState {
-    fn wait_phase(&mut self, barrier: i64, parity: i64) -> Res<()> {
-        self.tick();
-        let Some(m) = self.barriers.get_mut(&barrier) else { return malformed("no barrier there") };
-        if parity & !1 != 0 {
-            return malformed(format!("a parity of {parity}"));
-        }
-        if m.parity != parity {
-            return Ok(());
-        }
-        if m.missing > 0 {
-            let why =
-                format!("the phase of parity {parity} waits for {} arrivals that cannot come", m.missing);
-            return stop(TrapKind::Deadlock, why);
-        }
-        m.missing = m.count;
-        m.parity ^= 1;
-        let (landed, rest) = std::mem::take(&mut self.copies).into_iter().partition(|c| c.barrier == barrier);
-        self.copies = rest;
-        let landed: Vec<Copy> = landed;
-        for (at, value) in landed.iter().flat_map(|c| &c.bytes) {
-            self.land(*at, *value);
-        }
+    /// `BarrierArrive`: once for each warpgroup of the role that holds tiles, once for another role.
+    pub(super) fn barrier_arrive(&mut self, op: &Op) -> Res<()> {
+        let at = self.barrier_address(op, 0)?;
+        let groups = (self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        self.shared.arrive(at, if self.shared.role == 0 { groups } else { 1 }, 0)?;
+        self.record(op, What::Arrive(at));
         Ok(())
     }
 }

@@ -161,7 +161,7 @@ impl Machine<'_> {
             return malformed(format!("{ty} is not an accumulator"));
         };
         // Before layouts are assigned it is the one that it will get.
-        let groups = (self.func.warps.unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        let groups = (self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP).max(1);
         let layout = ty.layout.clone().unwrap_or_else(|| acc_layout(m, n, groups, trans_b));
         let Layout::Acc { wgm, wgn } = &layout else {
             return malformed(format!("{ty} is not an accumulator"));

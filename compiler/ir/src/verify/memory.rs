@@ -1,5 +1,6 @@
 //! Rules of tensors, shared memory, tensor copies and wgmma.
 
+use super::roles::check_slots;
 use super::{Check, Checker, ensure};
 use crate::func::{Op, ValueId};
 use crate::layout::{Layout, SWIZZLE_ALIGN, Shared, WARPGROUP, acc_cols, acc_layout, acc_rows};
@@ -86,17 +87,31 @@ impl Checker<'_> {
 
     pub(super) fn alloc(&self, op: &Op, offset: Option<i64>) -> Check {
         self.counts(op, 0, 1)?;
-        let b = self.buffer(op.results[0])?;
+        let (b, slots) = match self.func.ty(op.results[0]) {
+            Type::Ring(b, n) => (b, Some(*n)),
+            _ => (self.buffer(op.results[0])?, None),
+        };
+        slots.map_or(Ok(()), check_slots)?;
         let shape = (1..=5).contains(&b.shape.len()) && b.shape.iter().all(|n| (1..=1 << 20).contains(n));
         ensure!(shape, "shape {:?}", b.shape);
         ensure!([0, 32, 64, 128].contains(&b.layout.swizzle), "swizzle {}", b.layout.swizzle);
-        self.placed(offset, b.bytes(), SWIZZLE_ALIGN)
+        self.placed(offset, slots.map_or(b.bytes(), |n| ring_bytes(b, n)), SWIZZLE_ALIGN)
     }
 
     pub(super) fn barrier_alloc(&self, op: &Op, count: i64, offset: Option<i64>) -> Check {
-        self.signature_is(op, &[], &[Type::Barrier])?;
+        let n = match op.results.first().map(|v| self.func.ty(*v)) {
+            Some(Type::BarrierRing(n)) => {
+                check_slots(*n)?;
+                self.counts(op, 0, 1)?;
+                *n
+            }
+            _ => {
+                self.signature_is(op, &[], &[Type::Barrier])?;
+                1
+            }
+        };
         ensure!(count >= 1, "counts {count} arrivals");
-        self.placed(offset, BARRIER_BYTES, BARRIER_BYTES)
+        self.placed(offset, BARRIER_BYTES * n, BARRIER_BYTES)
     }
 
     /// No buffer overlaps a barrier, which lives all the time.
@@ -106,13 +121,15 @@ impl Checker<'_> {
             &op.kind,
             op.results.first().and_then(|v| self.func.values.get(v.0 as usize)),
         ) {
-            (Kind::BarrierAlloc { offset: Some(at), .. }, _) => {
-                barriers.push((*at, BARRIER_BYTES, op.loc.clone()))
+            (Kind::BarrierAlloc { offset: Some(at), .. }, ty) => {
+                let n = if let Some(Type::BarrierRing(n)) = ty { (*n).clamp(1, 256) } else { 1 };
+                barriers.push((*at, BARRIER_BYTES * n, op.loc.clone()))
             }
-            (Kind::Alloc { offset: Some(at) }, Some(Type::Buffer(b)))
-                if b.shape.iter().all(|n| *n < 1 << 20) =>
-            {
+            (Kind::Alloc { offset: Some(at) }, Some(Type::Buffer(b))) if sane(b) => {
                 buffers.push((*at, b.bytes()));
+            }
+            (Kind::Alloc { offset: Some(at) }, Some(Type::Ring(b, n))) if sane(b) => {
+                buffers.push((*at, ring_bytes(b, (*n).clamp(1, 256))));
             }
             _ => {}
         });
@@ -174,7 +191,7 @@ impl Checker<'_> {
             return Err(format!("{t} is not an accumulator"));
         };
         // Before layouts are assigned it is the one that it will get.
-        let groups = (self.func.warps.unwrap_or(WARPGROUP) / WARPGROUP).max(1);
+        let groups = (self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP).max(1);
         let layout = t.layout.clone().unwrap_or_else(|| acc_layout(m, n, groups, trans_b));
         ensure!(t.layout.is_some() || !self.laid_out, "{t} has no layout");
         let Layout::Acc { wgm, wgn } = &layout else {
@@ -225,6 +242,16 @@ impl Checker<'_> {
         ensure!(matches!((&from, &to), (Type::InFlight(a), Type::Tile(b)) if a == b), "{from} becomes {to}");
         op.operands[1..].iter().try_for_each(|v| self.tile(*v).map(|_| ()))
     }
+}
+
+/// Bytes of a ring: slots lie a whole number of swizzle periods apart.
+fn ring_bytes(b: &BufferType, slots: i64) -> i64 {
+    (b.bytes() + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN * slots
+}
+
+/// Can the buffer's bytes be counted?
+fn sane(b: &BufferType) -> bool {
+    b.shape.iter().all(|n| *n < 1 << 20)
 }
 
 fn ensure_i32(ty: &Type, v: ValueId) -> Check {

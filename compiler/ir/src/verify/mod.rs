@@ -3,6 +3,7 @@
 //! - `layouts`: shapes and layouts that a tile can have
 //! - `values`: scalars and tiles
 //! - `memory`: tensors, shared memory, asynchrony
+//! - `roles`: groups of warps with tasks of their own, and what they share
 //!
 //! Absent on purpose: whether accesses to shared memory are ordered, waits are for the right phase, and
 //! buffers that overlap are never live at once. That depends on the course of execution; the interpreter
@@ -10,6 +11,7 @@
 
 pub(crate) mod layouts;
 mod memory;
+mod roles;
 pub(crate) mod values;
 
 use crate::func::{Block, Func, Loc, Op, ValueId};
@@ -42,7 +44,10 @@ impl fmt::Display for Violation {
 ///   and types are then compared without; afterwards (seen by conversions or by placed buffers) all have
 ///   one. What a thread reads of another tile, it holds: broadcasts and reductions cross no threads
 ///   except along the reduced axis.
-/// - A wgmma in flight has one use, the wait that covers it, which also names its register operands.
+/// - A wgmma in flight has one use, the wait that covers it, which also names its register operands; the
+///   wait leaves as many groups in flight as have been issued since.
+/// - Roles part the function's warps once, at its top; only the first holds tiles and takes turns. A turn
+///   is taken and passed in one block.
 /// - Buffers and barriers lie in shared memory, aligned; no buffer overlaps a barrier.
 pub fn verify(func: &Func) -> Result<(), Vec<Violation>> {
     let lacking = func.values.iter().any(|t| t.as_tile().is_some_and(|t| t.layout.is_none()));
@@ -56,6 +61,7 @@ pub fn verify(func: &Func) -> Result<(), Vec<Violation>> {
         defined: vec![false; n],
         in_flight: HashMap::new(),
         broadcasts: HashSet::new(),
+        role: None,
         violations: vec![],
     };
     if lacking && late {
@@ -90,6 +96,8 @@ struct Checker<'a> {
     in_flight: HashMap<ValueId, &'a Op>,
     /// Broadcasts known to be within threads.
     broadcasts: HashSet<(TileType, TileType, Vec<usize>)>,
+    /// The role that is looked at.
+    role: Option<usize>,
     violations: Vec<Violation>,
 }
 
@@ -143,6 +151,7 @@ impl<'a> Checker<'a> {
 
     fn types(&mut self) {
         let func = self.func;
+        let warps = func.tile_warps();
         let mut known = HashSet::new();
         for (i, ty) in func.values.iter().enumerate() {
             let (Type::Tile(t) | Type::InFlight(t)) = ty else { continue };
@@ -155,8 +164,8 @@ impl<'a> Checker<'a> {
                 .and_then(|()| t.layout.as_ref().map_or(Ok(()), layout));
             if let Err(e) = fits {
                 self.report(format!("%{i}: {e}"), &func.loc);
-            } else if let Some(l) = t.layout.as_ref().filter(|l| func.warps != Some(l.warps())) {
-                let have = func.warps.map_or("no".into(), |w| w.to_string());
+            } else if let Some(l) = t.layout.as_ref().filter(|l| warps != Some(l.warps())) {
+                let have = warps.map_or("no".into(), |w| w.to_string());
                 self.report(format!("%{i}: {l} has {} warps, the function {have}", l.warps()), &func.loc);
             }
         }
@@ -203,12 +212,18 @@ impl<'a> Checker<'a> {
             }
             if unknown.is_empty() {
                 self.uses_in_flight(op);
-                if let Err(e) = self.kind(op, parent) {
+                if let Err(e) = self.alone(op).and_then(|()| self.kind(op, parent)) {
                     self.report(format!("{}: {e}", self.name(op)), &op.loc);
                 }
             }
-            for r in &op.regions {
+            for (i, r) in op.regions.iter().enumerate() {
+                if matches!(op.kind, Kind::Roles { .. }) {
+                    self.role = Some(i);
+                }
                 self.block(r, Some(op));
+            }
+            if matches!(op.kind, Kind::Roles { .. }) {
+                self.role = None;
             }
             for v in &op.results {
                 self.define(*v, &op.loc);
@@ -220,6 +235,8 @@ impl<'a> Checker<'a> {
         if block.ops.is_empty() {
             self.report("a block without an end", start);
         }
+        self.turns_alternate(block);
+        self.pending(block);
         if parent.is_none() {
             let left: Vec<_> = self.in_flight.values().map(|op| op.loc.clone()).collect();
             left.iter().for_each(|loc| self.report("nothing waits for this wgmma", loc));
@@ -262,6 +279,7 @@ impl<'a> Checker<'a> {
         let regions = match op.kind {
             Kind::For { .. } => 1,
             Kind::If => 2,
+            Kind::Roles { ref roles } => roles.len(),
             _ => 0,
         };
         ensure!(op.regions.len() == regions, "{} regions, {regions} are expected", op.regions.len());
@@ -301,6 +319,10 @@ impl<'a> Checker<'a> {
             Kind::LocalLoad => self.local(op, 1, 1),
             Kind::Wgmma { trans_a, trans_b, acc } => self.wgmma(op, *trans_a, *trans_b, *acc),
             Kind::WgmmaWait { pending } => self.wgmma_wait(op, *pending),
+            Kind::Roles { roles } => self.roles(op, parent, roles),
+            Kind::Slot => self.slot(op),
+            Kind::BarrierArrive => self.signature_is(op, &[Type::Barrier], &[]),
+            Kind::TurnWait { turns } | Kind::TurnPass { turns } => self.turn(op, *turns),
             Kind::FenceAsync | Kind::CtaBarrier => self.signature_is(op, &[], &[]),
         }
     }

@@ -1,6 +1,7 @@
 //! The verifier accepts what the other modules build, and names each broken rule.
 
 use crate::kernels::*;
+use crate::roles::{self, Handover};
 use crate::sm90::{Mistake, Product};
 use flashc_ir::func::{Func, Loc, Op, ValueId};
 use flashc_ir::layout::Layout;
@@ -219,4 +220,117 @@ fn memory_and_wgmma() {
         Ok(()),
         "order is the interpreter's to check"
     );
+}
+
+#[test]
+fn roles_rings_and_turns() {
+    let edited = |edit: &dyn Fn(&mut Func)| {
+        let mut f = Handover { two: true, ..Handover::new(3, 2, 2) }.func();
+        assert_eq!(verify(&f), Ok(()));
+        edit(&mut f);
+        f
+    };
+    fn roles(f: &mut Func) -> &mut Op {
+        find(f, |o| matches!(o.kind, Kind::Roles { .. }))
+    }
+    let of = |change: &dyn Fn(&mut flashc_ir::ops::Role)| {
+        edited(&|f| {
+            if let Kind::Roles { roles } = &mut roles(f).kind {
+                change(&mut roles[1]);
+            }
+        })
+    };
+    rejected(&of(&|r| r.warps = 6), "6 warps");
+    rejected(&of(&|r| r.warps = 8), "roles of 16 warps, the function has 12");
+    rejected(&of(&|r| r.registers = 20), "20 registers");
+    rejected(&edited(&|f| drop(roles(f).regions.pop())), "regions");
+    rejected(&edited(&|f| roles(f).regions.swap(0, 1)), "in a role that one thread runs");
+    rejected(&edited(&|f| f.warps = Some(8)), "roles of 12 warps");
+    rejected(&edited(&|f| f.body.ops.insert(f.body.ops.len() - 1, f.body.ops[6].clone())), "part twice");
+    let nested = |f: &mut Func| {
+        let inner = roles(f).clone();
+        roles(f).regions[0].ops.insert(0, inner);
+    };
+    rejected(&edited(&nested), "inside of another operation");
+    let meets = |f: &mut Func| {
+        let mut op = roles(f).regions[1].ops[0].clone();
+        (op.kind, op.results) = (Kind::CtaBarrier, vec![]);
+        roles(f).regions[1].ops.insert(0, op);
+    };
+    rejected(&edited(&meets), "one thread runs");
+
+    let is_slot = |o: &Op| o.kind == Kind::Slot;
+    rejected(&edited(&|f| find(f, is_slot).operands.swap(0, 1)), "not a ring");
+    rejected(&edited(&|f| find(f, is_slot).operands.truncate(1)), "operands");
+    let slot = edited(&|f| {
+        let v = find(f, is_slot).results[0];
+        f.values[v.0 as usize] = Type::I32;
+    });
+    rejected(&slot, "sm90.slot");
+    let is_alloc = |o: &Op| matches!(o.kind, Kind::Alloc { .. });
+    let is_barrier = |o: &Op| matches!(o.kind, Kind::BarrierAlloc { .. });
+    let sized = |pick: fn(&Op) -> bool, n: i64| {
+        edited(&|f| {
+            let v = find(f, pick).results[0];
+            match &mut f.values[v.0 as usize] {
+                Type::Ring(_, slots) | Type::BarrierRing(slots) => *slots = n,
+                _ => {}
+            }
+        })
+    };
+    rejected(&sized(is_alloc, 0), "a ring of 0");
+    rejected(&sized(is_barrier, -1), "a ring of -1");
+    rejected(&edited(&|f| find(f, is_alloc).kind = Kind::Alloc { offset: Some(512) }), "multiple of 1024");
+    let late = |f: &mut Func| {
+        f.shared_bytes = Some(16_384);
+        find(f, is_alloc).kind = Kind::Alloc { offset: Some(8192) };
+        find(f, is_barrier).kind = Kind::BarrierAlloc { count: 1, offset: Some(16_376) };
+    };
+    let f = edited(&late);
+    rejected(&f, "8192 + 16384 is more than 16384");
+    rejected(&f, "16376 + 16 is more than 16384");
+    let overlap = |f: &mut Func| {
+        find(f, is_alloc).kind = Kind::Alloc { offset: Some(0) };
+        find(f, is_barrier).kind = Kind::BarrierAlloc { count: 1, offset: Some(16_376) };
+    };
+    rejected(&edited(&overlap), "overlaps");
+
+    let arrive = |f: &mut Func| {
+        let ring = f.body.ops[2].results[0];
+        find(f, |o| o.kind == Kind::BarrierArrive).operands[0] = ring;
+    };
+    rejected(&edited(&arrive), "sm90.barrier_arrive");
+    let wait = |f: &mut Func| {
+        let ring = f.body.ops[2].results[0];
+        find(f, |o| o.kind == Kind::BarrierWait).operands[0] = ring;
+    };
+    rejected(&edited(&wait), "sm90.barrier_wait");
+    let copy = |f: &mut Func| {
+        let ring = f.body.ops[0].results[0];
+        find(f, |o| matches!(o.kind, Kind::TmaLoad { .. })).operands[3] = ring;
+    };
+    rejected(&edited(&copy), "not a buffer");
+
+    let turn = |n: i64| {
+        move |f: &mut Func| {
+            find(f, |o| matches!(o.kind, Kind::TurnWait { .. })).kind = Kind::TurnWait { turns: n };
+        }
+    };
+    rejected(&edited(&turn(3)), "3 turns for 2 warpgroups");
+    for (mistake, part) in [
+        (roles::Mistake::SwappedTurn, "a turn is passed that is not held"),
+        (roles::Mistake::SwappedTurn, "a turn is not passed"),
+        (roles::Mistake::KeptTurn, "a turn is not passed"),
+        (roles::Mistake::PassedTwice, "a turn is passed that is not held"),
+        (roles::Mistake::WaitCount, "0 follow the one it is for"),
+    ] {
+        rejected(&Handover { mistake, ..Handover::new(3, 2, 2) }.func(), part);
+    }
+    let swapped = |f: &mut Func| {
+        let (at, kind) = (roles(f).regions[1].ops.len() - 1, Kind::TurnPass { turns: 2 });
+        let mut op = roles(f).regions[1].ops[at].clone();
+        op.kind = kind;
+        roles(f).regions[1].ops.insert(at, op);
+    };
+    rejected(&edited(&swapped), "outside of the first role");
 }

@@ -32,6 +32,18 @@ def Sm90_Barrier : Sm90_Type<"Barrier", "barrier">,
   let summary = "An mbarrier in shared memory";
 }
 
+def Sm90_Ring : Sm90_Type<"Ring", "ring"> {
+  let summary = "Several buffers of one type, used in turn";
+  let parameters = (ins "int64_t":$slots, "::mlir::Type":$buffer);
+  let assemblyFormat = "`<` $slots `,` $buffer `>`";
+}
+
+def Sm90_BarrierRing : Sm90_Type<"BarrierRing", "barrier_ring"> {
+  let summary = "Several mbarriers, used in turn";
+  let parameters = (ins "int64_t":$slots);
+  let assemblyFormat = "`<` $slots `>`";
+}
+
 def Sm90_InFlight : Sm90_Type<"InFlight", "inflight"> {
   let summary = "A wgmma result that is still being computed";
   let parameters = (ins "::mlir::Type":$tile);
@@ -41,6 +53,8 @@ def Sm90_InFlight : Sm90_Type<"InFlight", "inflight"> {
 
 // Of no C++ class, so that operations print types in full.
 def Sm90_Shared : Type<Sm90_Buffer.predicate, "a buffer in shared memory">;
+def Sm90_Buffers : Type<Or<[Sm90_Buffer.predicate, Sm90_Ring.predicate]>, "a buffer or a ring of them">;
+def Sm90_Barriers : Type<Or<[Sm90_Barrier.predicate, Sm90_BarrierRing.predicate]>, "an mbarrier or a ring of them">;
 def Sm90_Flying : Type<Sm90_InFlight.predicate, "a tile in flight">;
 
 class Sm90_Op<string name, list<Trait> traits = []> : Op<Sm90_Dialect, name, traits>;
@@ -51,14 +65,14 @@ def Sm90_Offset : OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>;
 
 def Sm90_AllocOp : Sm90_Op<"alloc"> {
   let arguments = (ins Sm90_Offset:$offset);
-  let results = (outs Sm90_Shared:$result);
+  let results = (outs Sm90_Buffers:$result);
   let assemblyFormat = "(`at` $offset^)? attr-dict `:` type($result)";
 }
 
 def Sm90_BarrierAllocOp : Sm90_Op<"barrier_alloc"> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$count, Sm90_Offset:$offset);
-  let results = (outs Sm90_Barrier:$result);
-  let assemblyFormat = "`count` $count (`at` $offset^)? attr-dict";
+  let results = (outs Sm90_Barriers:$result);
+  let assemblyFormat = "`count` $count (`at` $offset^)? attr-dict `:` type($result)";
 }
 
 def Sm90_TmaLoadOp : Sm90_Op<"tma_load", [Sm90_Check<"there is one index an axis of the tensor, and `axes` name the "
@@ -105,6 +119,33 @@ def Sm90_WgmmaWaitOp : Sm90_Op<"wgmma_wait", [
   let assemblyFormat = [{
     $value (`reads` $reads^)? `pending` $pending attr-dict `:` type($value) (`reads` type($reads)^)?
   }];
+}
+
+def Sm90_SlotOp : Sm90_Op<"slot", [Pure]> {
+  let arguments = (ins AnyTypeOf<[Sm90_Ring, Sm90_BarrierRing]>:$ring, I32:$index);
+  let results = (outs AnyTypeOf<[Sm90_Shared, Sm90_Barrier]>:$result);
+  let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($result)";
+}
+
+def Sm90_BarrierArriveOp : Sm90_Op<"barrier_arrive"> {
+  let arguments = (ins Sm90_Barrier:$barrier);
+  let assemblyFormat = "$barrier attr-dict";
+}
+
+class Sm90_TurnOp<string name> : Sm90_Op<name> {
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$turns);
+  let assemblyFormat = "`of` $turns attr-dict";
+}
+def Sm90_TurnWaitOp : Sm90_TurnOp<"turn_wait">;
+def Sm90_TurnPassOp : Sm90_TurnOp<"turn_pass">;
+
+def Sm90_EndOp : Sm90_Op<"end", [Terminator, HasParent<"RolesOp">]> { let assemblyFormat = "attr-dict"; }
+
+def Sm90_RolesOp : Sm90_Op<"roles"> {
+  let summary = "The threads part: each group of warps runs one region";
+  let arguments = (ins StrArrayAttr:$names, DenseI64ArrayAttr:$warps, DenseI64ArrayAttr:$registers);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
+  let assemblyFormat = "$names `warps` $warps `registers` $registers $bodies attr-dict";
 }
 
 def Sm90_FenceAsyncOp : Sm90_Op<"fence_async"> { let assemblyFormat = "attr-dict"; }
