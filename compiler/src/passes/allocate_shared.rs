@@ -89,13 +89,9 @@ pub fn plan(func: &Func) -> Plan {
     let mut lives: HashMap<ValueId, (usize, usize)> = HashMap::new();
     let (mut clock, mut plan) = (0, Plan::default());
     number(func, &func.body, &mut clock, &mut lives, &mut plan);
-    plan.buffers.retain_mut(|p| match lives.get(&p.buffer) {
-        Some(l) => {
-            p.live = *l;
-            true
-        }
-        None => true,
-    });
+    for p in &mut plan.buffers {
+        p.live = lives.get(&p.buffer).copied().unwrap_or(p.live);
+    }
     let mut order: Vec<usize> = (0..plan.buffers.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(plan.buffers[*i].bytes), *i));
     let mut placed: Vec<usize> = vec![];
