@@ -39,6 +39,8 @@ pub struct CompileOptions {
     pub target: String,
     /// Source lines in the PTX.
     pub line_info: bool,
+    /// What passes leave open.
+    pub choices: passes::Choices,
     /// Keep the LLVM IR.
     pub keep_llvm: bool,
     /// Colour in rendered diagnostics.
@@ -52,6 +54,7 @@ impl Default for CompileOptions {
             set: vec![],
             target: "sm_90a".into(),
             line_info: false,
+            choices: passes::Choices::default(),
             keep_llvm: false,
             color: false,
         }
@@ -136,6 +139,7 @@ pub fn compile(
         llvm: vec![],
         warnings: front.warnings,
     };
+    let settings = passes::Settings { target: target.clone(), choices: options.choices };
     for variant in pipeline::VARIANTS {
         let failed = |pass: &str, before: String, f: passes::Failure| match f {
             passes::Failure::User(problems) => {
@@ -143,7 +147,7 @@ pub fn compile(
             }
             passes::Failure::Bug(message) => Failure::Bug { pass: pass.into(), message, before },
         };
-        let func = pipeline::run(&cx, &compiled.imported, variant, &target, observer)
+        let func = pipeline::run(&cx, &compiled.imported, variant, &settings, observer)
             .map_err(|s| failed(&s.pass, s.before, s.failure))?;
         observer.phase("lower", variant.name);
         let (scalars, dims) = (compiled.artifact.scalars.len(), compiled.artifact.dims.len());

@@ -5,9 +5,8 @@
 //! verified; on request it is written to MLIR as well, verified there, and dumped.
 
 use crate::lower::{self, Lowered};
-use crate::passes::{self, Failure};
+use crate::passes::{self, Failure, Settings};
 use flashc_ir::Func;
-use flashc_ir::target::Target;
 use flashc_mlir::{Context, UpstreamPass};
 
 /// Which level of the IR a pass leaves behind.
@@ -49,7 +48,7 @@ pub struct Pass {
 
 enum Run {
     Upstream(&'static [UpstreamPass]),
-    Ours(fn(&Func, &Target) -> Result<Func, Failure>),
+    Ours(fn(&Func, &Settings) -> Result<Func, Failure>),
 }
 
 /// The pipeline.
@@ -88,7 +87,7 @@ pub const PASSES: &[Pass] = &[
         level: Level::Sm90,
         aligned_only: true,
         reassociates: false,
-        run: Run::Ours(|f, t| Ok(passes::specialize_roles::run(f, t).unwrap_or_else(|| f.clone()))),
+        run: Run::Ours(|f, s| Ok(passes::specialize_roles::run(f, &s.target).unwrap_or_else(|| f.clone()))),
     },
     Pass {
         name: "rotate",
@@ -123,12 +122,28 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, _| passes::assign_layouts::run(f)),
     },
     Pass {
+        name: "partial-sums",
+        summary: "sums that a loop carries stay split over threads until it ends",
+        level: Level::Sm90,
+        aligned_only: false,
+        reassociates: true,
+        run: Run::Ours(|f, _| Ok(passes::partial_sums::run(f))),
+    },
+    Pass {
+        name: "interleave",
+        summary: "orders work under a product in flight by halves of the rows",
+        level: Level::Sm90,
+        aligned_only: false,
+        reassociates: false,
+        run: Run::Ours(|f, s| Ok(passes::interleave::run(f, &s.choices))),
+    },
+    Pass {
         name: "budget-registers",
         summary: "refuses a program whose tiles cannot fit a thread's registers, and says which lines take them",
         level: Level::Sm90,
         aligned_only: false,
         reassociates: false,
-        run: Run::Ours(passes::budget_registers::run),
+        run: Run::Ours(|f, s| passes::budget_registers::run(f, &s.target)),
     },
     Pass {
         name: "exchange",
@@ -144,7 +159,7 @@ pub const PASSES: &[Pass] = &[
         level: Level::Sm90,
         aligned_only: false,
         reassociates: false,
-        run: Run::Ours(passes::allocate_shared::run),
+        run: Run::Ours(|f, s| passes::allocate_shared::run(f, &s.target)),
     },
     Pass {
         name: "place-barriers",
@@ -192,7 +207,7 @@ pub fn run(
     cx: &Context,
     func: &Func,
     variant: Variant,
-    target: &Target,
+    settings: &Settings,
     observer: &mut dyn Observer,
 ) -> Result<Func, Stopped> {
     let mut func = func.clone();
@@ -205,7 +220,7 @@ pub fn run(
         };
         let next = match &pass.run {
             Run::Upstream(passes) => upstream(cx, &func, passes),
-            Run::Ours(run) => run(&func, target),
+            Run::Ours(run) => run(&func, settings),
         };
         let next = next.map_err(stop)?;
         if let Err(violations) = flashc_ir::verify::verify(&next) {

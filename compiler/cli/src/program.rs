@@ -3,6 +3,7 @@
 use crate::args::Specialize;
 use crate::exit::{Exit, Result, out, usage};
 use crate::table::{Table, colors};
+use flashc_compiler::passes::Choices;
 use flashc_compiler::pipeline::{PASSES, Pass};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer};
 use flashc_front::codes::Code;
@@ -84,7 +85,12 @@ pub(crate) struct Failed {
 
 /// The compiler's options from the command line.
 pub(crate) fn options(s: &Specialize) -> CompileOptions {
+    let mut choices = Choices::default();
+    for (name, value) in &s.choose {
+        choices.set(name, value);
+    }
     CompileOptions {
+        choices,
         kernel: s.kernel.clone(),
         set: s.set.clone(),
         target: s.target.clone(),

@@ -50,6 +50,11 @@ impl Op {
     pub fn result(&self) -> ValueId {
         self.results[0]
     }
+
+    /// Does it, or an operation in it, read the value?
+    pub fn uses(&self, v: ValueId) -> bool {
+        self.operands.contains(&v) || self.regions.iter().any(|r| r.ops.iter().any(|o| o.uses(v)))
+    }
 }
 
 /// A straight line of operations.

@@ -29,6 +29,13 @@ pub enum Layout {
         /// Warpgroups along the columns.
         wgn: i64,
     },
+    /// Half the rows of an accumulator (see [`crate::ops::Kind::Rows`]): of each 16 that a warp holds, eight.
+    AccHalf {
+        /// Warpgroups along the rows.
+        wgm: i64,
+        /// Warpgroups along the columns.
+        wgn: i64,
+    },
     /// A tile whose parent has one axis more; every holder of an element along that axis has a copy.
     Slice {
         /// The axis of the parent that is missing here.
@@ -53,10 +60,19 @@ impl Layout {
         Layout::Slice { dim, parent: Box::new(self.clone()) }
     }
 
+    /// The layout of half the rows (see [`crate::ops::Kind::Rows`]), if threads hold both halves.
+    pub fn half_rows(&self) -> Option<Layout> {
+        match self {
+            Layout::Acc { wgm, wgn } => Some(Layout::AccHalf { wgm: *wgm, wgn: *wgn }),
+            Layout::Slice { dim: 1, parent } => parent.half_rows().map(|p| p.slice(1)),
+            _ => None,
+        }
+    }
+
     /// Warps that take part.
     pub fn warps(&self) -> i64 {
         match self {
-            Layout::Acc { wgm, wgn } => wgm * wgn * WARPGROUP,
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } => wgm * wgn * WARPGROUP,
             Layout::Slice { parent, .. } => parent.warps(),
             Layout::Blocked { warps, .. } => warps.iter().product(),
         }
@@ -65,7 +81,7 @@ impl Layout {
     /// The rank of the tiles that can have this layout.
     pub fn rank(&self) -> usize {
         match self {
-            Layout::Acc { .. } => 2,
+            Layout::Acc { .. } | Layout::AccHalf { .. } => 2,
             Layout::Slice { parent, .. } => parent.rank() - 1,
             Layout::Blocked { per_thread, .. } => per_thread.len(),
         }
@@ -75,6 +91,7 @@ impl Layout {
     fn unit(&self) -> Vec<i64> {
         match self {
             Layout::Acc { wgm, wgn } => vec![64 * wgm, 8 * wgn],
+            Layout::AccHalf { wgm, wgn } => vec![32 * wgm, 8 * wgn],
             Layout::Slice { dim, parent } => {
                 let mut u = parent.unit();
                 u.remove(*dim);
@@ -93,7 +110,8 @@ impl Layout {
     pub fn distribution(&self, shape: &[i64]) -> Distribution {
         assert_eq!(shape.len(), self.rank(), "layout {self} on shape {shape:?}");
         match self {
-            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn),
+            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn, 2),
+            Layout::AccHalf { wgm, wgn } => acc(shape, *wgm, *wgn, 1),
             Layout::Slice { dim, parent } => {
                 let mut full = shape.to_vec();
                 full.insert(*dim, parent.unit()[*dim]);
@@ -108,6 +126,7 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layout::Acc { wgm, wgn } => write!(f, "#tile.acc<wgm = {wgm}, wgn = {wgn}>"),
+            Layout::AccHalf { wgm, wgn } => write!(f, "#tile.acc_half<wgm = {wgm}, wgn = {wgn}>"),
             Layout::Slice { dim, parent } => write!(f, "#tile.slice<dim = {dim}, parent = {parent}>"),
             Layout::Blocked { per_thread, lanes, warps } => {
                 write!(f, "#tile.blocked<per_thread = {per_thread:?}, lanes = {lanes:?}, warps = {warps:?}>")
@@ -224,14 +243,16 @@ pub fn acc_layout(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> Layout {
     }
 }
 
-fn acc(shape: &[i64], wgm: i64, wgn: i64) -> Distribution {
-    let (rows, cols) = (acc_rows(shape[0], wgm), acc_cols(shape[1], wgn));
+/// The accumulator with `high` groups of eight rows a warp in each block: two, or one in a half of it.
+fn acc(shape: &[i64], wgm: i64, wgn: i64, high: i64) -> Distribution {
+    let block_rows = 32 * high;
+    let (rows, cols) = (round_up(shape[0], block_rows * wgm) / wgm, acc_cols(shape[1], wgn));
     let mut regs = Vec::new();
-    for block in 0..rows / 64 {
+    for block in 0..rows / block_rows {
         for chunk in 0..cols / 8 {
-            for high in 0..2 {
+            for high in 0..high {
                 for c in 0..2 {
-                    regs.push(vec![block * 64 + high * 8, chunk * 8 + c]);
+                    regs.push(vec![block * block_rows + high * 8, chunk * 8 + c]);
                 }
             }
         }
@@ -240,7 +261,7 @@ fn acc(shape: &[i64], wgm: i64, wgn: i64) -> Distribution {
     for gm in 0..wgm {
         for gn in 0..wgn {
             for w in 0..WARPGROUP {
-                warps.push(vec![gm * rows + w * 16, gn * cols]);
+                warps.push(vec![gm * rows + w * 8 * high, gn * cols]);
             }
         }
     }

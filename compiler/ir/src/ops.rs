@@ -188,6 +188,20 @@ pub enum Kind {
         /// The axis that goes away.
         axis: usize,
     },
+    /// `(MxN tile) -> Mx8 tile`: column j combines the columns j, j + 8, j + 16, …; N is a multiple of 8. In the
+    /// layout of an accumulator each thread does it alone.
+    Fold {
+        /// How two elements combine.
+        op: ReduceOp,
+    },
+    /// `(tile) -> tile with half the rows`: of each 16 rows the first (`part` 0) or last eight, packed. These are
+    /// the rows that every thread holds two of in the layout of an accumulator: no thread needs another's values.
+    Rows {
+        /// 0 or 1.
+        part: usize,
+    },
+    /// `(part 0, part 1) -> tile`: the opposite of `Rows`
+    JoinRows,
     /// `(a: MxK, b: KxN, acc: MxN f32) -> MxN f32`: acc + a · b
     Dot,
     /// `(tensor, start of each axis: i32...) -> tile`; out of range reads give 0
@@ -299,6 +313,9 @@ impl Kind {
             Kind::Reshape => "tile.reshape".into(),
             Kind::Trans => "tile.trans".into(),
             Kind::Reduce { .. } => "tile.reduce".into(),
+            Kind::Fold { .. } => "tile.fold".into(),
+            Kind::Rows { .. } => "tile.rows".into(),
+            Kind::JoinRows => "tile.join_rows".into(),
             Kind::Dot => "tile.dot".into(),
             Kind::Load { .. } => "tile.load".into(),
             Kind::LoadScalar => "tile.load_scalar".into(),

@@ -143,6 +143,8 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
         }
         Kind::Broadcast { dims } => format!("dims = {}", array(dims)),
         Kind::Reduce { op, axis } => format!("axis = {axis} : i64, op = \"{op}\""),
+        Kind::Fold { op } => format!("op = \"{op}\""),
+        Kind::Rows { part } => format!("part = {part} : i64"),
         Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => {
             format!("axes = {}", array(axes))
         }
@@ -251,6 +253,12 @@ pub fn kind_from_mlir(
             Some(op) => Kind::Reduce { op, axis: int("axis")? as usize },
             None => return bad(name, "a reduction"),
         },
+        ("tile", "fold") => match ReduceOp::from_name(&string("op")) {
+            Some(op) => Kind::Fold { op },
+            None => return bad(name, "a reduction"),
+        },
+        ("tile", "rows") => Kind::Rows { part: int("part")? as usize },
+        ("tile", "join_rows") => Kind::JoinRows,
         ("tile", "dot") => Kind::Dot,
         ("tile", "load") => Kind::Load { axes: ints("axes")? },
         ("tile", "load_scalar") => Kind::LoadScalar,
@@ -498,6 +506,12 @@ impl<'a> Reader<'a> {
             self.want(",")?;
             self.field("wgn")?;
             Layout::Acc { wgm, wgn: self.int()? }
+        } else if self.eat("#tile.acc_half<") {
+            self.field("wgm")?;
+            let wgm = self.int()?;
+            self.want(",")?;
+            self.field("wgn")?;
+            Layout::AccHalf { wgm, wgn: self.int()? }
         } else if self.eat("#tile.slice<") {
             self.field("dim")?;
             let dim = self.int()? as usize;

@@ -353,6 +353,9 @@ impl Lower<'_> {
             Kind::LoadScalar => Value::Scalar(self.load_scalar(op)?),
             Kind::Store { axes } => return self.store(op, axes),
             Kind::StoreScalar => return self.store_scalar(op),
+            Kind::Fold { op: how } => Value::Tile(self.fold(op, *how)?),
+            Kind::Rows { part } => Value::Tile(self.rows(op, *part)?),
+            Kind::JoinRows => Value::Tile(self.join_rows(op)?),
             Kind::Dot => return Err(Failure::Bug("a dot after warpgroup-mma".into())),
             Kind::Alloc { offset } => {
                 let offset = offset.ok_or_else(|| Failure::Bug("a buffer without offset".into()))?;
@@ -412,6 +415,36 @@ impl Lower<'_> {
                 i.map(|i| regs[i]).ok_or_else(|| Failure::Bug(format!("broadcast from {from} to {to}")))
             })
             .collect()
+    }
+
+    /// Half the rows: a choice of registers.
+    fn rows(&mut self, op: &Op, part: usize) -> Result<Vec<V>, Failure> {
+        let regs = self.tile(op.operands[0])?;
+        let at = self.half_positions(op.operands[0], op.result())?;
+        Ok(at.into_iter().map(|i| regs[i[part]]).collect())
+    }
+
+    /// The other way round.
+    fn join_rows(&mut self, op: &Op) -> Result<Vec<V>, Failure> {
+        let parts = [self.tile(op.operands[0])?, self.tile(op.operands[1])?];
+        let at = self.half_positions(op.result(), op.operands[0])?;
+        let mut regs = vec![parts[0][0]; self.registers(op.result())?];
+        for (i, whole) in at.into_iter().enumerate() {
+            (regs[whole[0]], regs[whole[1]]) = (parts[0][i], parts[1][i]);
+        }
+        Ok(regs)
+    }
+
+    /// For each register of half the rows, the registers of the whole that its two parts are.
+    fn half_positions(&mut self, whole: ValueId, half: ValueId) -> Result<Vec<[usize; 2]>, Failure> {
+        let (whole, half) = (self.tile_type(whole)?, self.tile_type(half)?);
+        let (w, h) = (self.distribution(&whole)?, self.distribution(&half)?);
+        let find = |r: &Vec<i64>, part: i64| {
+            let mut at = r.clone();
+            at[0] = at[0] / 8 * 16 + part * 8 + at[0] % 8;
+            w.regs.iter().position(|x| *x == at).ok_or_else(|| Failure::Bug(format!("{half} of {whole}")))
+        };
+        h.regs.iter().map(|r| Ok([find(r, 0)?, find(r, 1)?])).collect()
     }
 
     /// The scalars of values, tiles spelled out.

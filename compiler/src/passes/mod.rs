@@ -8,6 +8,8 @@ pub mod allocate_shared;
 pub mod assign_layouts;
 pub mod budget_registers;
 pub mod exchange;
+pub mod interleave;
+pub mod partial_sums;
 pub mod place_barriers;
 pub mod rotate;
 pub mod specialize_roles;
@@ -17,6 +19,48 @@ pub mod warpgroup_mma;
 
 use flashc_front::codes::Code;
 use flashc_ir::Loc;
+use flashc_ir::target::Target;
+
+/// What a pass goes by besides the function.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The hardware.
+    pub target: Target,
+    /// What measurement decides better than any rule.
+    pub choices: Choices,
+}
+
+/// Decisions that passes leave to whoever measures. Every one is correct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// See [`interleave`].
+    pub order: Order,
+}
+
+/// The order of the work that runs while a product is in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Half the rows, then the other half; the product is collected in between.
+    #[default]
+    Halves,
+    /// As the program says; the product is collected at the end.
+    Program,
+}
+
+impl Choices {
+    /// Sets a choice by name, as on the command line: `order`, `program`. False if there is no such choice.
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
+        match (name, value) {
+            ("order", "halves") => self.order = Order::Halves,
+            ("order", "program") => self.order = Order::Program,
+            _ => return false,
+        }
+        true
+    }
+
+    /// What [`Choices::set`] takes, for help texts.
+    pub const NAMES: &str = "order=halves|program";
+}
 
 /// What a user's program asks for and the target cannot do.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,10 +10,12 @@ const MAX_LEN: i64 = 1 << 24;
 pub(crate) fn check_layout(layout: &Layout, shape: &[i64]) -> Result<(), String> {
     fn rank(l: &Layout) -> Result<usize, String> {
         match l {
-            Layout::Acc { wgm, wgn } => match *wgm >= 1 && *wgn >= 1 && wgm * wgn <= 8 {
-                true => Ok(2),
-                false => Err(format!("{l}: one to eight warpgroups are expected")),
-            },
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } => {
+                match *wgm >= 1 && *wgn >= 1 && wgm * wgn <= 8 {
+                    true => Ok(2),
+                    false => Err(format!("{l}: one to eight warpgroups are expected")),
+                }
+            }
             Layout::Slice { dim, parent } => match rank(parent)? {
                 n if n < 2 || *dim >= n => Err(format!("{l}: the parent has no such axis to give away")),
                 n => Ok(n - 1),

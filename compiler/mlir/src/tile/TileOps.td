@@ -32,6 +32,11 @@ def Tile_Acc : Tile_Attr<"Acc", "acc", (ins "int64_t":$wgm, "int64_t":$wgn)> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def Tile_AccHalf : Tile_Attr<"AccHalf", "acc_half", (ins "int64_t":$wgm, "int64_t":$wgn)> {
+  let summary = "Half the rows of an accumulator: of each 16 that a warp holds, eight";
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Tile_Slice : Tile_Attr<"Slice", "slice", (ins "int64_t":$dim, "::mlir::Attribute":$parent)> {
   let summary = "A layout with one axis taken away";
   let assemblyFormat = "`<` struct(params) `>`";
@@ -219,6 +224,26 @@ def Tile_ReduceOp : Tile_PureOp<"reduce", [Tile_Check<"the result lacks the redu
     custom<Word>($op) $x `axis` $axis (`scratch` $scratch^)? attr-dict
     `:` type($x) (`scratch` type($scratch)^)? `->` type($result)
   }];
+}
+
+def Tile_FoldOp : Tile_PureOp<"fold", [Tile_Check<"columns, a multiple of 8, become 8", "folds">]> {
+  let arguments = (ins Tile_Block:$x, Tile_Reduction:$op);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "custom<Word>($op) $x attr-dict `:` type($x) `->` type($result)";
+}
+
+def Tile_Part : ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>;
+def Tile_RowsOp : Tile_PureOp<"rows", [Tile_Check<"the result has half the rows", "halves">]> {
+  let arguments = (ins Tile_Block:$x, Tile_Part:$part);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "$x `part` $part attr-dict `:` type($x) `->` type($result)";
+}
+
+def Tile_JoinRowsOp : Tile_PureOp<"join_rows", [AllTypesMatch<["first", "second"]>,
+    Tile_Check<"the operands have half the rows each", "joins">]> {
+  let arguments = (ins Tile_Block:$first, Tile_Block:$second);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "$first `,` $second attr-dict `:` type($first) `->` type($result)";
 }
 
 def Tile_ConvertOp : Tile_PureOp<"convert", [Tile_Check<"only the layout changes", "converts">]> {
