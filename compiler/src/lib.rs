@@ -175,6 +175,7 @@ pub fn compile(
             ptx: ptx.text,
             entry: compiled.artifact.kernel.clone(),
             threads: lowered.threads,
+            persistent: lowered.persistent,
             shared_bytes: func.shared_bytes.unwrap_or(0) as u32,
             registers: None,
             params: lowered.params,

@@ -66,6 +66,14 @@ pub const PASSES: &[Pass] = &[
         ]),
     },
     Pass {
+        name: "schedule-programs",
+        summary: "a CTA runs several programs, or the longest programs come first",
+        level: Level::Tile,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, s| Ok(passes::schedule_programs::run(f, &s.choices))),
+    },
+    Pass {
         name: "split-loops",
         summary: "a mask that only the last iterations need is left out of the others",
         level: Level::Tile,

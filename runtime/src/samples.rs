@@ -48,6 +48,7 @@ pub(crate) fn attention() -> Artifact {
         requires,
         ptx: ".version 9.0\n.target sm_90a\n".into(),
         entry: "attention_fwd".into(),
+        persistent: false,
         threads: 384,
         shared_bytes: 200 << 10,
         registers: None,

@@ -238,6 +238,10 @@ pub struct Variant {
     pub entry: String,
     /// Threads of a CTA.
     pub threads: u32,
+    /// Does a CTA run several programs? Then the launch has as many CTAs as the GPU has multiprocessors, or
+    /// programs if they are fewer, along one axis.
+    #[serde(default)]
+    pub persistent: bool,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
     /// Registers a thread, once ptxas has said.
@@ -277,6 +281,8 @@ pub enum Param {
         /// Axis of the tensor.
         axis: usize,
     },
+    /// Programs along an axis of the grid, `i32`.
+    Grid(usize),
     /// A tensor map, 128 bytes by value, 64-byte aligned.
     TensorMap(usize),
 }

@@ -104,6 +104,13 @@ impl Func {
         walk_block(&self.body, f);
     }
 
+    /// Does a CTA run several programs? Then their number does not follow from the grid.
+    pub fn is_persistent(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |op| found |= op.kind == Kind::CtaCount);
+        found
+    }
+
     /// Warps that hold tiles: those of the first role, or all of them.
     pub fn tile_warps(&self) -> Option<i64> {
         let mut first = None;

@@ -152,6 +152,12 @@ pub enum Kind {
     /// `() -> i32`: length of a grid axis
     NumPrograms(usize),
 
+    /// `() -> i32`: in a persistent kernel, which of its CTAs runs
+    CtaIndex,
+    /// `() -> i32`: in a persistent kernel, how many CTAs there are; each runs several programs, and a function
+    /// that has this operation has no `ProgramId`
+    CtaCount,
+
     // Control flow; bodies end with Yield, the function with Return
     /// `(lo, hi, step, inits...) -> carried...`; i32 bounds, step > 0; region args `(iv, carried...)`
     For {
@@ -303,6 +309,8 @@ impl Kind {
             Kind::Cast(op) => format!("tile.{op}"),
             Kind::ProgramId(_) => "tile.program_id".into(),
             Kind::NumPrograms(_) => "tile.num_programs".into(),
+            Kind::CtaIndex => "tile.cta_index".into(),
+            Kind::CtaCount => "tile.cta_count".into(),
             Kind::For { .. } => "scf.for".into(),
             Kind::If => "scf.if".into(),
             Kind::Yield => "scf.yield".into(),

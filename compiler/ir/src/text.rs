@@ -240,6 +240,8 @@ pub fn kind_from_mlir(
         ("tile", "fma") => Kind::Fma,
         ("tile", "program_id") => Kind::ProgramId(int("axis")? as usize),
         ("tile", "num_programs") => Kind::NumPrograms(int("axis")? as usize),
+        ("tile", "cta_index") => Kind::CtaIndex,
+        ("tile", "cta_count") => Kind::CtaCount,
         ("scf", "for") => Kind::For { unordered: attr("tile.unordered").is_some() },
         ("scf", "if") => Kind::If,
         ("scf", "yield") | ("sm90", "end") => Kind::Yield,

@@ -29,7 +29,7 @@ use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
 use flashc_ir::{Block, Distribution, Elem, Func, Op, TileType, Type, ValueId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thread::Threads;
 
 /// A lowered kernel.
@@ -45,6 +45,8 @@ pub struct Lowered {
     pub requires: Vec<Requirement>,
     /// Threads of a CTA.
     pub threads: u32,
+    /// Does a CTA run several programs?
+    pub persistent: bool,
 }
 
 /// How to lower.
@@ -113,6 +115,9 @@ struct Lower<'a> {
     /// Tensors accessed by ordinary instructions: their pointer and strides are parameters.
     addressed: BTreeSet<usize>,
     maps: Vec<(TensorMapSpec, V)>,
+    /// In a persistent kernel the lengths of the grid, as parameters.
+    grid: BTreeMap<usize, V>,
+    persistent: bool,
     /// Inside a role: its warps.
     role: Option<i64>,
     /// Does only one thread run what is being emitted?
@@ -141,6 +146,8 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         aligned: BTreeSet::new(),
         addressed: BTreeSet::new(),
         maps: vec![],
+        grid: BTreeMap::new(),
+        persistent: func.is_persistent(),
         role: None,
         alone: false,
         distributions: HashMap::new(),
@@ -204,6 +211,10 @@ impl Lower<'_> {
                 args.push((*s, String::new()));
             }
         }
+        for (axis, v) in &self.grid {
+            params.push(Param::Grid(*axis));
+            args.push((*v, String::new()));
+        }
         let byval = "llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant, llvm.align = 64 : i64";
         let mut tensor_maps = vec![];
         for (i, (spec, v)) in self.maps.drain(..).enumerate() {
@@ -235,7 +246,14 @@ impl Lower<'_> {
             entry.join(", "),
             warps * 32,
         );
-        Lowered { text, params, tensor_maps, requires, threads: (warps * 32) as u32 }
+        Lowered {
+            text,
+            params,
+            tensor_maps,
+            requires,
+            threads: (warps * 32) as u32,
+            persistent: self.persistent,
+        }
     }
 
     fn block(&mut self, block: &Block) -> Result<(), Failure> {
@@ -328,6 +346,17 @@ impl Lower<'_> {
             | Kind::Compare(_)
             | Kind::Select
             | Kind::Cast(_) => self.elementwise(op)?,
+            Kind::NumPrograms(axis) if self.persistent => {
+                let v = self.grid.get(axis).copied().unwrap_or_else(|| self.e.fresh(I32));
+                self.grid.insert(*axis, v);
+                Value::Scalar(v)
+            }
+            Kind::CtaIndex => {
+                Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.ctaid.x", "", &[], I32)))
+            }
+            Kind::CtaCount => {
+                Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.nctaid.x", "", &[], I32)))
+            }
             Kind::ProgramId(axis) | Kind::NumPrograms(axis) => {
                 let reg = if matches!(op.kind, Kind::ProgramId(_)) { "ctaid" } else { "nctaid" };
                 let name = format!("nvvm.read.ptx.sreg.{reg}.{}", ["x", "y", "z"][*axis]);

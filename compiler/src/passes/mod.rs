@@ -12,6 +12,7 @@ pub mod interleave;
 pub mod partial_sums;
 pub mod place_barriers;
 pub mod rotate;
+pub mod schedule_programs;
 pub mod specialize_roles;
 pub mod split_loops;
 pub mod tma_loads;
@@ -35,6 +36,18 @@ pub struct Settings {
 pub struct Choices {
     /// See [`interleave`].
     pub order: Order,
+    /// See [`schedule_programs`].
+    pub schedule: Schedule,
+}
+
+/// Who runs which program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Several programs a CTA where all have as much to do.
+    #[default]
+    Auto,
+    /// One program a CTA.
+    Single,
 }
 
 /// The order of the work that runs while a product is in flight.
@@ -53,13 +66,15 @@ impl Choices {
         match (name, value) {
             ("order", "halves") => self.order = Order::Halves,
             ("order", "program") => self.order = Order::Program,
+            ("schedule", "auto") => self.schedule = Schedule::Auto,
+            ("schedule", "single") => self.schedule = Schedule::Single,
             _ => return false,
         }
         true
     }
 
     /// What [`Choices::set`] takes, for help texts.
-    pub const NAMES: &str = "order=halves|program";
+    pub const NAMES: &str = "order=halves|program, schedule=auto|single";
 }
 
 /// What a user's program asks for and the target cannot do.

@@ -40,6 +40,8 @@ pub(super) struct Machine<'a> {
     pub(super) reductions: HashMap<(ValueId, ValueId), Rc<ReducePlan>>,
     env: Vec<Option<Value>>,
     program: [i64; 3],
+    /// CTAs of a persistent kernel.
+    ctas: i64,
     pub(super) shared: SharedState,
     pub(super) groups: Vec<Group>,
     pub(super) report: Report,
@@ -67,6 +69,7 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         reductions: HashMap::new(),
         env: vec![],
         program: [0; 3],
+        ctas: 1,
         shared,
         groups: vec![],
         report: Report::default(),
@@ -75,6 +78,14 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         random: 0,
     };
     machine.report.shared_bytes = machine.shared.len() as u64;
+    if func.is_persistent() {
+        // Few CTAs, so that each runs several programs.
+        machine.ctas = (grid.iter().product::<i64>() + 2) / 3;
+        for cta in 0..machine.ctas {
+            machine.program([cta, 0, 0], &args)?;
+        }
+        return Ok(machine.report);
+    }
     for z in 0..grid[2] {
         for y in 0..grid[1] {
             for x in 0..grid[0] {
@@ -321,6 +332,8 @@ impl<'a> Machine<'a> {
                     None => return malformed(format!("the grid has no axis {axis}")),
                 }
             }
+            Kind::CtaIndex => int(self.program[0]),
+            Kind::CtaCount => int(self.ctas),
             Kind::For { .. }
             | Kind::If
             | Kind::Yield

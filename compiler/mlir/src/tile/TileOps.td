@@ -174,6 +174,12 @@ foreach name = ["program_id", "num_programs"] in
     let assemblyFormat = "$axis attr-dict";
   }
 
+foreach name = ["cta_index", "cta_count"] in
+  def Tile_#name#Op : Tile_PureOp<name> {
+    let results = (outs I32:$result);
+    let assemblyFormat = "attr-dict";
+  }
+
 // ---- Shapes ----
 
 // Memory through which threads exchange values, once a pass has found that they must. It changes no meaning.
