@@ -5,8 +5,7 @@
 
 use super::emit::{I32, I64, Ty, V};
 use super::{Failure, Lower};
-use flashc_ir::ops::{BinaryOp, Kind};
-use flashc_ir::{Distribution, Elem, Op, TileType, ValueId};
+use flashc_ir::{Distribution, Elem, Op, TileType};
 use std::collections::HashMap;
 
 /// Bytes of the widest access.
@@ -93,25 +92,41 @@ impl Lower<'_> {
                 self.store_if(singles[0].0, singles[0].1, regs[at]);
                 continue;
             }
-            let (first, last) = (singles[0].1, singles[a.run - 1].1);
-            let whole = match (first, last) {
-                (Some(x), Some(y)) => self.e.bin("andi", x, y),
-                (x, y) => x.or(y).unwrap_or_else(|| self.e.int(1, super::emit::I1)),
-            };
-            self.store_run(singles[0].0, whole, &regs[at..at + a.run]);
+            // A run lies in one row, whose own conditions the branches need not repeat.
+            let row = self.in_range(&a, &d, at, t.shape.len() - 1);
+            let columns: Vec<V> = (0..a.run).map(|i| self.column_in_range(&a, &d, at + i)).collect();
+            let whole = self.e.bin("andi", columns[0], columns[a.run - 1]);
+            let all = self.e.and(row, Some(whole)).unwrap_or(whole);
+            self.store_run(singles[0].0, all, &regs[at..at + a.run]);
             let one = self.e.int(1, super::emit::I1);
             let ragged = self.e.bin("xori", whole, one);
+            let ragged = self.e.and(row, Some(ragged));
             let mut e = std::mem::replace(&mut self.e, super::emit::Emit::new(false));
-            e.when(Some(ragged), |e| {
+            e.when(ragged, |e| {
                 self.lend(e, |s| {
-                    for ((p, ok), v) in singles.iter().zip(&regs[at..]) {
-                        s.store_if(*p, *ok, *v);
+                    for ((p, _), (ok, v)) in singles.iter().zip(columns.iter().zip(&regs[at..])) {
+                        s.store_if(*p, Some(*ok), *v);
                     }
                 });
             });
             self.e = e;
         }
         Ok(())
+    }
+
+    /// Does a register's element exist as far as the first axes decide? Its address has been computed.
+    fn in_range(&mut self, a: &Access, d: &Distribution, reg: usize, axes: usize) -> Option<V> {
+        (0..axes).fold(a.inside, |ok, axis| {
+            let inside = a.cache.get(&(axis, d.regs[reg][axis])).map(|x| x.1);
+            self.e.and(ok, inside)
+        })
+    }
+
+    /// And as far as the last axis decides?
+    fn column_in_range(&mut self, a: &Access, d: &Distribution, reg: usize) -> V {
+        let last = d.shape.len() - 1;
+        let inside = a.cache.get(&(last, d.regs[reg][last])).map(|x| x.1);
+        inside.unwrap_or_else(|| self.e.int(1, super::emit::I1))
     }
 
     pub(super) fn load_scalar(&mut self, op: &Op) -> Result<V, Failure> {
@@ -184,7 +199,7 @@ impl Lower<'_> {
         }
         let last = axes.last().copied();
         let run = if self.options.aligned && last == Some(rank - 1) {
-            let aligned_start = last.map_or(1, |a| self.divisor(op.operands[1 + a]));
+            let aligned_start = last.map_or(1, |a| self.divisors.of(op.operands[1 + a]));
             self.run_length(t, d, aligned_start)
         } else {
             1
@@ -217,32 +232,6 @@ impl Lower<'_> {
             run /= 2;
         }
         run as usize
-    }
-
-    /// A power of two that divides a scalar, as far as its definition shows.
-    pub(super) fn divisor(&mut self, v: ValueId) -> i64 {
-        const MOST: i64 = 128;
-        if let Some(d) = self.divisors.get(&v) {
-            return *d;
-        }
-        let mut d = 1;
-        if let Some(op) = self.defs.get(&v).copied() {
-            let of = |s: &mut Self, i: usize| s.divisor(op.operands[i]);
-            d = match &op.kind {
-                Kind::Constant(flashc_ir::ops::Literal::Int(0)) => MOST,
-                Kind::Constant(flashc_ir::ops::Literal::Int(c)) => 1 << c.trailing_zeros().min(7),
-                Kind::Binary(BinaryOp::MulI) => (of(self, 0) * of(self, 1)).min(MOST),
-                Kind::Binary(BinaryOp::AddI | BinaryOp::SubI | BinaryOp::MinSI | BinaryOp::MaxSI) => {
-                    of(self, 0).min(of(self, 1))
-                }
-                Kind::Select => of(self, 1).min(of(self, 2)),
-                _ => 1,
-            };
-        } else if let Some((lo, step)) = self.counters.get(&v).copied() {
-            d = self.divisor(lo).min(self.divisor(step));
-        }
-        self.divisors.insert(v, d);
-        d
     }
 
     /// Address of a register's element, and whether it exists.

@@ -9,6 +9,7 @@
 //! - `elementwise`: arithmetic
 //! - `global`: tensors
 //! - `shared`: buffers, barriers, TMA, exchanges between threads
+//! - `shuffle`: exchanges within a warp
 //! - `reduce`: reductions
 //! - `mma`: wgmma
 //! - `roles`: groups of warps with tasks of their own
@@ -20,12 +21,14 @@ mod mma;
 mod reduce;
 mod roles;
 mod shared;
+mod shuffle;
 mod thread;
 
 use crate::passes::{Failure, Problem};
 use emit::{Emit, I32, I64, Ty, V};
 use flashc_front::codes::Code;
 use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
+use flashc_ir::divisor::Divisors;
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
 use flashc_ir::{Block, Distribution, Elem, Func, Op, TileType, Type, ValueId};
@@ -118,10 +121,7 @@ struct Lower<'a> {
     /// Does only one thread run what is being emitted?
     alone: bool,
     distributions: HashMap<TileType, std::rc::Rc<Distribution>>,
-    divisors: HashMap<ValueId, i64>,
-    defs: HashMap<ValueId, &'a Op>,
-    /// Lower bound and step of each loop counter.
-    counters: HashMap<ValueId, (ValueId, ValueId)>,
+    divisors: Divisors<'a>,
 }
 
 /// Lowers one kernel.
@@ -144,15 +144,8 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         role: None,
         alone: false,
         distributions: HashMap::new(),
-        divisors: HashMap::new(),
-        defs: func.defs(),
-        counters: HashMap::new(),
+        divisors: Divisors::new(func),
     };
-    func.walk(&mut |op| {
-        if let Kind::For { .. } = op.kind {
-            l.counters.insert(op.regions[0].args[0], (op.operands[0], op.operands[2]));
-        }
-    });
     l.arguments();
     l.barriers()?;
     l.block(&func.body)?;

@@ -5,6 +5,7 @@ use super::{BARRIER_BYTES, Failure, Lower, Place};
 use crate::passes::exchange::{axis_slots, reshape_is_free};
 use flashc_ir::artifact::TensorMapSpec;
 use flashc_ir::ops::Kind;
+use flashc_ir::shuffle;
 use flashc_ir::{BufferType, Distribution, Elem, Op, TileType, Type, ValueId};
 
 /// Bytes of the widest access.
@@ -300,6 +301,9 @@ impl Lower<'_> {
         };
         if free {
             return Ok(regs);
+        }
+        if let (Kind::Convert, Some(plan)) = (&op.kind, shuffle::plan(&before, &after)) {
+            return self.exchange_lanes(&regs, &plan, from.elem);
         }
         let (at, b) = self.scratch(op)?;
         self.put(&from, &regs, &b, at)?;

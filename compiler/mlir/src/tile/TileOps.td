@@ -32,6 +32,11 @@ def Tile_Acc : Tile_Attr<"Acc", "acc", (ins "int64_t":$wgm, "int64_t":$wgn)> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def Tile_AccRuns : Tile_Attr<"AccRuns", "acc_runs", (ins "int64_t":$wgm, "int64_t":$wgn, "int64_t":$run)> {
+  let summary = "The rows of an accumulator, each lane of a quad with `run` adjacent columns";
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Tile_Slice : Tile_Attr<"Slice", "slice", (ins "int64_t":$dim, "::mlir::Attribute":$parent)> {
   let summary = "A layout with one axis taken away";
   let assemblyFormat = "`<` struct(params) `>`";
