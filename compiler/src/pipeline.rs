@@ -146,6 +146,14 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, s| Ok(passes::interleave::run(f, &s.choices))),
     },
     Pass {
+        name: "wide-stores",
+        summary: "tiles of accumulators are stored in runs of 16 bytes a thread",
+        level: Level::Sm90,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, _| Ok(passes::wide_stores::run(f))),
+    },
+    Pass {
         name: "budget-registers",
         summary: "refuses a program whose tiles cannot fit a thread's registers, and says which lines take them",
         level: Level::Sm90,

@@ -16,6 +16,10 @@ use std::fmt;
 pub const LANES: usize = 32;
 /// Warps of a warpgroup.
 pub const WARPGROUP: i64 = 4;
+/// Lanes that hold one row of an accumulator.
+pub const QUAD: i64 = 4;
+/// Adjacent columns of a thread in an accumulator.
+const ACC_RUN: i64 = 2;
 
 /// Which thread holds which element of a tile in which register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +39,17 @@ pub enum Layout {
         wgm: i64,
         /// Warpgroups along the columns.
         wgn: i64,
+    },
+    /// The rows of an accumulator, each lane of a quad with `run` adjacent columns: what it takes to access
+    /// memory row by row. A conversion from [`Layout::Acc`] stays within quads (see [`crate::shuffle`]) if the
+    /// columns of a warpgroup are whole groups of `4 · run`, or are not split.
+    AccRuns {
+        /// Warpgroups along the rows.
+        wgm: i64,
+        /// Warpgroups along the columns.
+        wgn: i64,
+        /// Adjacent columns of one thread, a power of two.
+        run: i64,
     },
     /// A tile whose parent has one axis more; every holder of an element along that axis has a copy.
     Slice {
@@ -72,7 +87,9 @@ impl Layout {
     /// Warps that take part.
     pub fn warps(&self) -> i64 {
         match self {
-            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } => wgm * wgn * WARPGROUP,
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. } => {
+                wgm * wgn * WARPGROUP
+            }
             Layout::Slice { parent, .. } => parent.warps(),
             Layout::Blocked { warps, .. } => warps.iter().product(),
         }
@@ -81,7 +98,7 @@ impl Layout {
     /// The rank of the tiles that can have this layout.
     pub fn rank(&self) -> usize {
         match self {
-            Layout::Acc { .. } | Layout::AccHalf { .. } => 2,
+            Layout::Acc { .. } | Layout::AccHalf { .. } | Layout::AccRuns { .. } => 2,
             Layout::Slice { parent, .. } => parent.rank() - 1,
             Layout::Blocked { per_thread, .. } => per_thread.len(),
         }
@@ -92,6 +109,7 @@ impl Layout {
         match self {
             Layout::Acc { wgm, wgn } => vec![64 * wgm, 8 * wgn],
             Layout::AccHalf { wgm, wgn } => vec![32 * wgm, 8 * wgn],
+            Layout::AccRuns { wgm, wgn, run } => vec![64 * wgm, QUAD * run * wgn],
             Layout::Slice { dim, parent } => {
                 let mut u = parent.unit();
                 u.remove(*dim);
@@ -110,8 +128,9 @@ impl Layout {
     pub fn distribution(&self, shape: &[i64]) -> Distribution {
         assert_eq!(shape.len(), self.rank(), "layout {self} on shape {shape:?}");
         match self {
-            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn, 2),
-            Layout::AccHalf { wgm, wgn } => acc(shape, *wgm, *wgn, 1),
+            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn, 2, ACC_RUN),
+            Layout::AccHalf { wgm, wgn } => acc(shape, *wgm, *wgn, 1, ACC_RUN),
+            Layout::AccRuns { wgm, wgn, run } => acc(shape, *wgm, *wgn, 2, *run),
             Layout::Slice { dim, parent } => {
                 let mut full = shape.to_vec();
                 full.insert(*dim, parent.unit()[*dim]);
@@ -127,6 +146,9 @@ impl fmt::Display for Layout {
         match self {
             Layout::Acc { wgm, wgn } => write!(f, "#tile.acc<wgm = {wgm}, wgn = {wgn}>"),
             Layout::AccHalf { wgm, wgn } => write!(f, "#tile.acc_half<wgm = {wgm}, wgn = {wgn}>"),
+            Layout::AccRuns { wgm, wgn, run } => {
+                write!(f, "#tile.acc_runs<wgm = {wgm}, wgn = {wgn}, run = {run}>")
+            }
             Layout::Slice { dim, parent } => write!(f, "#tile.slice<dim = {dim}, parent = {parent}>"),
             Layout::Blocked { per_thread, lanes, warps } => {
                 write!(f, "#tile.blocked<per_thread = {per_thread:?}, lanes = {lanes:?}, warps = {warps:?}>")
@@ -243,16 +265,18 @@ pub fn acc_layout(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> Layout {
     }
 }
 
-/// The accumulator with `high` groups of eight rows a warp in each block: two, or one in a half of it.
-fn acc(shape: &[i64], wgm: i64, wgn: i64, high: i64) -> Distribution {
+/// Rows as in the accumulator of `wgmma`, with `high` groups of eight a warp in each block: two, or one in a half
+/// of it. A lane holds `run` adjacent columns of each `4 · run`; the accumulator itself has runs of two.
+fn acc(shape: &[i64], wgm: i64, wgn: i64, high: i64, run: i64) -> Distribution {
     let block_rows = 32 * high;
-    let (rows, cols) = (round_up(shape[0], block_rows * wgm) / wgm, acc_cols(shape[1], wgn));
+    let rows = round_up(shape[0], block_rows * wgm) / wgm;
+    let cols = round_up(shape[1], QUAD * run * wgn) / wgn;
     let mut regs = Vec::new();
     for block in 0..rows / block_rows {
-        for chunk in 0..cols / 8 {
+        for chunk in 0..cols / (QUAD * run) {
             for high in 0..high {
-                for c in 0..2 {
-                    regs.push(vec![block * block_rows + high * 8, chunk * 8 + c]);
+                for c in 0..run {
+                    regs.push(vec![block * block_rows + high * 8, chunk * QUAD * run + c]);
                 }
             }
         }
@@ -265,7 +289,7 @@ fn acc(shape: &[i64], wgm: i64, wgn: i64, high: i64) -> Distribution {
             }
         }
     }
-    let lanes = [vec![0, 2], vec![0, 4], vec![1, 0], vec![2, 0], vec![4, 0]];
+    let lanes = [vec![0, run], vec![0, 2 * run], vec![1, 0], vec![2, 0], vec![4, 0]];
     Distribution { shape: shape.to_vec(), regs, lanes, warps }
 }
 

@@ -7,6 +7,8 @@
 //!
 //! - [`types`]: element, tile, tensor, buffer types and their MLIR spelling
 //! - [`layout`]: the closed set of register and shared-memory layouts, and who holds which element
+//! - [`shuffle`]: conversions between layouts that stay within a warp
+//! - [`divisor`]: what divides a scalar
 //! - [`ops`]: the closed set of operations (`arith`, `scf`, `tile`, `sm90`) and their MLIR names
 //! - [`func`]: functions, blocks, values, a builder
 //! - [`verify`]: what must hold after every pass
@@ -16,10 +18,12 @@
 #![warn(missing_docs)]
 
 pub mod artifact;
+pub mod divisor;
 pub mod func;
 pub mod interp;
 pub mod layout;
 pub mod ops;
+pub mod shuffle;
 pub mod target;
 pub mod text;
 pub mod types;

@@ -514,6 +514,15 @@ impl<'a> Reader<'a> {
             self.want(",")?;
             self.field("wgn")?;
             Layout::AccHalf { wgm, wgn: self.int()? }
+        } else if self.eat("#tile.acc_runs<") {
+            self.field("wgm")?;
+            let wgm = self.int()?;
+            self.want(",")?;
+            self.field("wgn")?;
+            let wgn = self.int()?;
+            self.want(",")?;
+            self.field("run")?;
+            Layout::AccRuns { wgm, wgn, run: self.int()? }
         } else if self.eat("#tile.slice<") {
             self.field("dim")?;
             let dim = self.int()? as usize;
@@ -545,6 +554,7 @@ mod tests {
     fn types_round_trip() {
         let acc = Layout::Acc { wgm: 2, wgn: 1 };
         let blocked = Layout::Blocked { per_thread: vec![1, 8], lanes: vec![2, 16], warps: vec![4, 1] };
+        let runs = Layout::AccRuns { wgm: 1, wgn: 2, run: 8 };
         let types = [
             Type::I32,
             Type::tile(&[128, 64], Elem::BF16),
@@ -560,6 +570,7 @@ mod tests {
                 elem: Elem::BF16,
                 layout: Shared { swizzle: 128 },
             }),
+            Type::Tile(TileType::new(&[64, 128], Elem::F16).with_layout(runs)),
             Type::Barrier,
             Type::InFlight(TileType::new(&[64, 64], Elem::F32).with_layout(acc)),
         ];

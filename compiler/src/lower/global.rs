@@ -5,9 +5,10 @@
 
 use super::emit::{I32, I64, Ty, V};
 use super::{Failure, Lower};
-use flashc_ir::ops::{BinaryOp, Kind};
-use flashc_ir::{Distribution, Elem, Op, TileType, ValueId};
+use flashc_ir::{Distribution, Elem, Op, TileType};
 use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes of the widest access.
 const RUN_BYTES: i64 = 16;
@@ -27,27 +28,47 @@ struct Access {
     run: usize,
 }
 
+/// A load on its way.
+pub(super) struct Load {
+    t: TileType,
+    d: Rc<Distribution>,
+    a: Access,
+}
+
 impl Lower<'_> {
     pub(super) fn load(&mut self, op: &Op, axes: &[usize]) -> Result<Vec<V>, Failure> {
+        let mut load = self.begin_load(op, axes)?;
+        let all = load.d.regs.len();
+        self.load_registers(&mut load, 0..all)
+    }
+
+    /// Prepares a load that goes register by register.
+    pub(super) fn begin_load(&mut self, op: &Op, axes: &[usize]) -> Result<Load, Failure> {
         let t = self.tile_type(op.result())?;
         let d = self.distribution(&t)?;
-        let mut a = self.access(op, axes, &t, &d, op.operands.len() - 1)?;
-        let mut out = Vec::with_capacity(d.regs.len());
-        for at in (0..d.regs.len()).step_by(a.run) {
-            let (address, first) = self.element_address(&mut a, &t, &d, at)?;
+        let a = self.access(op, axes, &t, &d, op.operands.len() - 1)?;
+        Ok(Load { t, d, a })
+    }
+
+    /// Loads some of the registers: whole accesses.
+    pub(super) fn load_registers(&mut self, l: &mut Load, which: Range<usize>) -> Result<Vec<V>, Failure> {
+        let Load { t, d, a } = l;
+        let mut out = Vec::with_capacity(which.len());
+        for at in which.step_by(a.run) {
+            let (address, first) = self.element_address(a, t, d, at)?;
             if a.run == 1 {
                 out.push(self.load_if(address, first, t.elem));
                 continue;
             }
             let run = a.run;
-            let (_, last) = self.element_address(&mut a, &t, &d, at + run - 1)?;
+            let (_, last) = self.element_address(a, t, d, at + run - 1)?;
             let whole = match (first, last) {
                 (Some(x), Some(y)) => self.e.bin("andi", x, y),
                 (x, y) => x.or(y).unwrap_or_else(|| self.e.int(1, super::emit::I1)),
             };
             let mut singles = vec![];
             for i in 0..run {
-                singles.push(self.element_address(&mut a, &t, &d, at + i)?);
+                singles.push(self.element_address(a, t, d, at + i)?);
             }
             // The emitter is lent to the branches, which only load.
             let mut e = std::mem::replace(&mut self.e, super::emit::Emit::new(false));
@@ -93,25 +114,41 @@ impl Lower<'_> {
                 self.store_if(singles[0].0, singles[0].1, regs[at]);
                 continue;
             }
-            let (first, last) = (singles[0].1, singles[a.run - 1].1);
-            let whole = match (first, last) {
-                (Some(x), Some(y)) => self.e.bin("andi", x, y),
-                (x, y) => x.or(y).unwrap_or_else(|| self.e.int(1, super::emit::I1)),
-            };
-            self.store_run(singles[0].0, whole, &regs[at..at + a.run]);
+            // A run lies in one row, whose own conditions the branches need not repeat.
+            let row = self.in_range(&a, &d, at, t.shape.len() - 1);
+            let columns: Vec<V> = (0..a.run).map(|i| self.column_in_range(&a, &d, at + i)).collect();
+            let whole = self.e.bin("andi", columns[0], columns[a.run - 1]);
+            let all = self.e.and(row, Some(whole)).unwrap_or(whole);
+            self.store_run(singles[0].0, all, &regs[at..at + a.run]);
             let one = self.e.int(1, super::emit::I1);
             let ragged = self.e.bin("xori", whole, one);
+            let ragged = self.e.and(row, Some(ragged));
             let mut e = std::mem::replace(&mut self.e, super::emit::Emit::new(false));
-            e.when(Some(ragged), |e| {
+            e.when(ragged, |e| {
                 self.lend(e, |s| {
-                    for ((p, ok), v) in singles.iter().zip(&regs[at..]) {
-                        s.store_if(*p, *ok, *v);
+                    for ((p, _), (ok, v)) in singles.iter().zip(columns.iter().zip(&regs[at..])) {
+                        s.store_if(*p, Some(*ok), *v);
                     }
                 });
             });
             self.e = e;
         }
         Ok(())
+    }
+
+    /// Does a register's element exist as far as the first axes decide? Its address has been computed.
+    fn in_range(&mut self, a: &Access, d: &Distribution, reg: usize, axes: usize) -> Option<V> {
+        (0..axes).fold(a.inside, |ok, axis| {
+            let inside = a.cache.get(&(axis, d.regs[reg][axis])).map(|x| x.1);
+            self.e.and(ok, inside)
+        })
+    }
+
+    /// And as far as the last axis decides?
+    fn column_in_range(&mut self, a: &Access, d: &Distribution, reg: usize) -> V {
+        let last = d.shape.len() - 1;
+        let inside = a.cache.get(&(last, d.regs[reg][last])).map(|x| x.1);
+        inside.unwrap_or_else(|| self.e.int(1, super::emit::I1))
     }
 
     pub(super) fn load_scalar(&mut self, op: &Op) -> Result<V, Failure> {
@@ -184,7 +221,7 @@ impl Lower<'_> {
         }
         let last = axes.last().copied();
         let run = if self.options.aligned && last == Some(rank - 1) {
-            let aligned_start = last.map_or(1, |a| self.divisor(op.operands[1 + a]));
+            let aligned_start = last.map_or(1, |a| self.divisors.of(op.operands[1 + a]));
             self.run_length(t, d, aligned_start)
         } else {
             1
@@ -217,32 +254,6 @@ impl Lower<'_> {
             run /= 2;
         }
         run as usize
-    }
-
-    /// A power of two that divides a scalar, as far as its definition shows.
-    pub(super) fn divisor(&mut self, v: ValueId) -> i64 {
-        const MOST: i64 = 128;
-        if let Some(d) = self.divisors.get(&v) {
-            return *d;
-        }
-        let mut d = 1;
-        if let Some(op) = self.defs.get(&v).copied() {
-            let of = |s: &mut Self, i: usize| s.divisor(op.operands[i]);
-            d = match &op.kind {
-                Kind::Constant(flashc_ir::ops::Literal::Int(0)) => MOST,
-                Kind::Constant(flashc_ir::ops::Literal::Int(c)) => 1 << c.trailing_zeros().min(7),
-                Kind::Binary(BinaryOp::MulI) => (of(self, 0) * of(self, 1)).min(MOST),
-                Kind::Binary(BinaryOp::AddI | BinaryOp::SubI | BinaryOp::MinSI | BinaryOp::MaxSI) => {
-                    of(self, 0).min(of(self, 1))
-                }
-                Kind::Select => of(self, 1).min(of(self, 2)),
-                _ => 1,
-            };
-        } else if let Some((lo, step)) = self.counters.get(&v).copied() {
-            d = self.divisor(lo).min(self.divisor(step));
-        }
-        self.divisors.insert(v, d);
-        d
     }
 
     /// Address of a register's element, and whether it exists.

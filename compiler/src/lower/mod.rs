@@ -9,6 +9,7 @@
 //! - `elementwise`: arithmetic
 //! - `global`: tensors
 //! - `shared`: buffers, barriers, TMA, exchanges between threads
+//! - `shuffle`: exchanges within a warp
 //! - `reduce`: reductions
 //! - `mma`: wgmma
 //! - `roles`: groups of warps with tasks of their own
@@ -20,12 +21,14 @@ mod mma;
 mod reduce;
 mod roles;
 mod shared;
+mod shuffle;
 mod thread;
 
 use crate::passes::{Failure, Problem};
 use emit::{Emit, I32, I64, Ty, V};
 use flashc_front::codes::Code;
 use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
+use flashc_ir::divisor::Divisors;
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
 use flashc_ir::{Block, Distribution, Elem, Func, Op, TileType, Type, ValueId};
@@ -120,13 +123,12 @@ struct Lower<'a> {
     persistent: bool,
     /// Inside a role: its warps.
     role: Option<i64>,
+    /// Tiles that are loaded where they are stored.
+    copied: HashMap<ValueId, &'a Op>,
     /// Does only one thread run what is being emitted?
     alone: bool,
     distributions: HashMap<TileType, std::rc::Rc<Distribution>>,
-    divisors: HashMap<ValueId, i64>,
-    defs: HashMap<ValueId, &'a Op>,
-    /// Lower bound and step of each loop counter.
-    counters: HashMap<ValueId, (ValueId, ValueId)>,
+    divisors: Divisors<'a>,
 }
 
 /// Lowers one kernel.
@@ -149,17 +151,11 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         grid: BTreeMap::new(),
         persistent: func.is_persistent(),
         role: None,
+        copied: shared::copied_tiles(func),
         alone: false,
         distributions: HashMap::new(),
-        divisors: HashMap::new(),
-        defs: func.defs(),
-        counters: HashMap::new(),
+        divisors: Divisors::new(func),
     };
-    func.walk(&mut |op| {
-        if let Kind::For { .. } = op.kind {
-            l.counters.insert(op.regions[0].args[0], (op.operands[0], op.operands[2]));
-        }
-    });
     l.arguments();
     l.barriers()?;
     l.block(&func.body)?;
@@ -378,6 +374,7 @@ impl Lower<'_> {
             Kind::Broadcast { dims } => Value::Tile(self.broadcast(op, dims)?),
             Kind::Reshape | Kind::Trans | Kind::Convert => Value::Tile(self.exchange(op)?),
             Kind::Reduce { op: how, axis } => self.reduce(op, *how, *axis)?,
+            Kind::Load { .. } if self.copied.contains_key(&op.result()) => return Ok(()),
             Kind::Load { axes } => Value::Tile(self.load(op, axes)?),
             Kind::LoadScalar => Value::Scalar(self.load_scalar(op)?),
             Kind::Store { axes } => return self.store(op, axes),

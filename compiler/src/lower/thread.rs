@@ -40,6 +40,13 @@ impl Threads {
         v
     }
 
+    /// Has this lane's index that bit? Computed where it is used: kept, it would cost a register for long.
+    pub(super) fn lane_bit(&self, e: &mut Emit, bit: usize) -> V {
+        let (mask, zero) = (e.i32(1 << bit), e.i32(0));
+        let x = e.bin("andi", self.lane, mask);
+        e.icmp(1, x, zero)
+    }
+
     /// The thread's part of an element's coordinate along an axis; a register adds its own offset.
     pub(super) fn base(&mut self, e: &mut Emit, d: &Distribution, axis: usize) -> V {
         let lanes: Vec<i64> = d.lanes.iter().map(|l| l[axis]).collect();

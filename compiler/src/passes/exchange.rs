@@ -12,10 +12,12 @@
 //! %sc = sm90.alloc                     : !sm90.buffer<2x128xf32, swizzle 0>
 //! %m = tile.reduce max %x, axis 1, %sc
 //! ```
-//! Requires: layouts. Ensures: an operation has a scratch buffer exactly if its threads must exchange.
+//! Requires: layouts. Ensures: an operation has a scratch buffer exactly if its threads must exchange and
+//! are not all of one warp; a conversion within warps is done by shuffles.
 
 use flashc_ir::layout::{Distribution, Shared};
 use flashc_ir::ops::Kind;
+use flashc_ir::shuffle;
 use flashc_ir::{BufferType, Builder, Elem, Func, Op, Step, TileType, Type};
 
 /// Runs the pass.
@@ -44,7 +46,8 @@ pub fn scratch(func: &Func, op: &Op) -> Option<Vec<i64>> {
         }
         Kind::Convert => {
             let after = distribution(func.ty(op.results[0]).as_tile()?)?;
-            (before != after).then(|| vec![rows, from.len()])
+            let alone = before == after || shuffle::plan(&before, &after).is_some();
+            (!alone).then(|| vec![rows, from.len()])
         }
         Kind::Reshape => {
             (!reshape_is_free(from, func.ty(op.results[0]).as_tile()?)).then(|| vec![rows, from.len()])

@@ -17,6 +17,7 @@ pub mod specialize_roles;
 pub mod split_loops;
 pub mod tma_loads;
 pub mod warpgroup_mma;
+pub mod wide_stores;
 
 use flashc_front::codes::Code;
 use flashc_ir::Loc;

@@ -5,17 +5,22 @@ use crate::types::TileType;
 
 /// Tiles longer than this are refused.
 const MAX_LEN: i64 = 1 << 24;
+/// Adjacent columns that a thread may hold in the rows of an accumulator.
+const MAX_RUN: i64 = 64;
 
 /// Is this a layout for this shape? In words if not.
 pub(crate) fn check_layout(layout: &Layout, shape: &[i64]) -> Result<(), String> {
     fn rank(l: &Layout) -> Result<usize, String> {
         match l {
-            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } => {
-                match *wgm >= 1 && *wgn >= 1 && wgm * wgn <= 8 {
-                    true => Ok(2),
-                    false => Err(format!("{l}: one to eight warpgroups are expected")),
-                }
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. }
+                if !((1..=8).contains(wgm) && (1..=8).contains(wgn) && wgm * wgn <= 8) =>
+            {
+                Err(format!("{l}: one to eight warpgroups are expected"))
             }
+            Layout::AccRuns { run, .. } if !(1..=MAX_RUN).contains(run) || run & (run - 1) != 0 => {
+                Err(format!("{l}: the run must be a power of two up to {MAX_RUN}"))
+            }
+            Layout::Acc { .. } | Layout::AccHalf { .. } | Layout::AccRuns { .. } => Ok(2),
             Layout::Slice { dim, parent } => match rank(parent)? {
                 n if n < 2 || *dim >= n => Err(format!("{l}: the parent has no such axis to give away")),
                 n => Ok(n - 1),

@@ -184,6 +184,13 @@ impl Checker<'_> {
     pub(super) fn convert(&self, op: &Op) -> Check {
         let (from, to) = self.moving(op)?;
         ensure!(from.shape == to.shape, "from {from} to {to}");
+        // Once shared memory is allocated, what has no scratch must do without.
+        if let (1, Some(_), Some(a), Some(b)) =
+            (op.operands.len(), self.func.shared_bytes, &from.layout, &to.layout)
+        {
+            let (a, b) = (a.distribution(&from.shape), b.distribution(&to.shape));
+            ensure!(a == b || crate::shuffle::plan(&a, &b).is_some(), "from {from} to {to} without scratch");
+        }
         Ok(())
     }
 

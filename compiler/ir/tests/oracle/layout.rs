@@ -52,6 +52,8 @@ fn softmax_in_blocked_and_accumulator_layouts() {
         (Layout::Acc { wgm: 1, wgn: 1 }, 4),
         (Layout::Acc { wgm: 1, wgn: 2 }, 8),
         (Layout::Acc { wgm: 2, wgn: 1 }, 8),
+        (Layout::AccRuns { wgm: 1, wgn: 1, run: 8 }, 4),
+        (Layout::AccRuns { wgm: 1, wgn: 2, run: 4 }, 8),
     ];
     for (l, warps) in layouts {
         let held = with_layouts(f.clone(), warps, |s| match s {
@@ -115,6 +117,7 @@ fn conversions_move_every_element() {
         blocked(&[1, 4], &[4, 8], &[4, 1]),
         Layout::Acc { wgm: 1, wgn: 1 },
         blocked(&[2, 2], &[16, 2], &[2, 2]),
+        Layout::AccRuns { wgm: 1, wgn: 1, run: 4 },
     ];
     let zero = b.i32(0);
     let held = |shape: &[i64], l: &Layout| match Type::tile(shape, Elem::F32) {

@@ -124,6 +124,9 @@ fn layouts() {
     for (lanes, part) in [(&[4, 4][..], "product 32"), (&[32][..], "differ in length")] {
         rejected(&with_layouts(f.clone(), 4, |_| blocked(lanes)), part);
     }
+    for (run, part) in [(3, "power of two"), (0, "power of two"), (128, "power of two")] {
+        rejected(&with_layouts(f.clone(), 4, |_| Layout::AccRuns { wgm: 1, wgn: 1, run }), part);
+    }
     // One tile that differs, and one that lacks its layout after allocation.
     let mut g = with_layouts(f.clone(), 4, good);
     let v = find(&mut g, |o| o.kind == Kind::Binary(BinaryOp::MulF)).results[0];

@@ -31,7 +31,7 @@ LogicalResult verifyShaped(function_ref<InFlightDiagnostic()> error, ArrayRef<in
 
 LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> error, ArrayRef<int64_t> shape, Type elem,
                                Attribute layout) {
-  if (layout && !isa<AccAttr, AccHalfAttr, SliceAttr, BlockedAttr>(layout))
+  if (layout && !isa<AccAttr, AccHalfAttr, AccRunsAttr, SliceAttr, BlockedAttr>(layout))
     return error() << "expected a register layout, not " << layout;
   return verifyShaped(error, shape, elem);
 }

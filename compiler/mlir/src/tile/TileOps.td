@@ -37,6 +37,11 @@ def Tile_AccHalf : Tile_Attr<"AccHalf", "acc_half", (ins "int64_t":$wgm, "int64_
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def Tile_AccRuns : Tile_Attr<"AccRuns", "acc_runs", (ins "int64_t":$wgm, "int64_t":$wgn, "int64_t":$run)> {
+  let summary = "The rows of an accumulator, each lane of a quad with `run` adjacent columns";
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Tile_Slice : Tile_Attr<"Slice", "slice", (ins "int64_t":$dim, "::mlir::Attribute":$parent)> {
   let summary = "A layout with one axis taken away";
   let assemblyFormat = "`<` struct(params) `>`";

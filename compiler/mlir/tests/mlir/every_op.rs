@@ -194,6 +194,7 @@ pub(crate) fn sm90_level() -> Func {
     b.op1(Kind::Trans, &[s, mem], Type::Tile(d.clone()));
     b.op1(Kind::Reduce { op: ReduceOp::Sum, axis: 1 }, &[s, mem], row);
     b.op1(Kind::Convert, &[s, mem], Type::Tile(d.with_layout(blocked())));
+    b.op1(Kind::Convert, &[s], Type::Tile(d.with_layout(Layout::AccRuns { wgm: 1, wgn: 1, run: 4 })));
     let mut func = b.finish();
     func.warps = Some(4);
     func.shared_bytes = Some(65536);
