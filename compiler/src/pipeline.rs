@@ -74,12 +74,12 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, s| Ok(passes::schedule_programs::run(f, &s.choices))),
     },
     Pass {
-        name: "split-loops",
-        summary: "a mask that only the last iterations need is left out of the others",
+        name: "guard-masks",
+        summary: "a mask that only the last iterations need is skipped in the others",
         level: Level::Tile,
         aligned_only: true,
         reassociates: false,
-        run: Run::Ours(|f, _| Ok(passes::split_loops::run(f))),
+        run: Run::Ours(|f, _| Ok(passes::guard_masks::run(f))),
     },
     Pass {
         name: "warpgroup-mma",

@@ -136,6 +136,12 @@ fn by_rows(func: &Func, op: &Op) -> bool {
     kind && half_type(func.ty(op.result())).is_some() && (column || op.operands.iter().all(fits))
 }
 
+/// A conditional that only computes.
+fn is_choice(op: &Op) -> bool {
+    let computes = |o: &Op| o.kind.is_pure() || o.kind == Kind::Yield;
+    op.kind == Kind::If && op.regions.iter().all(|r| r.ops.iter().all(computes))
+}
+
 /// A special function of every element of a tile.
 fn is_special(func: &Func, op: &Op) -> bool {
     use UnaryOp::*;
@@ -158,7 +164,10 @@ pub fn plan(func: &Func, block: &Block) -> Option<Plan> {
     let mut reached: HashSet<ValueId> = ops[first].results.iter().copied().collect();
     let mut split = vec![];
     for (i, op) in ops.iter().enumerate().take(last).skip(first + 1) {
-        if op.operands.iter().any(|v| reached.contains(v)) && op.kind.is_pure() && by_rows(func, op) {
+        if split.is_empty() && is_choice(op) && reached.iter().any(|v| op.uses(*v)) {
+            // A mask under a condition: as a whole, then its result stands for the product.
+            reached.extend(&op.results);
+        } else if op.operands.iter().any(|v| reached.contains(v)) && op.kind.is_pure() && by_rows(func, op) {
             reached.extend(&op.results);
             split.push(i);
         }
@@ -201,7 +210,9 @@ pub fn plan(func: &Func, block: &Block) -> Option<Plan> {
     let whole = |range: std::ops::Range<usize>| range.filter(|i| !split.contains(i)).map(Item::Whole);
     let half = |items: &[usize], part: usize| items.iter().map(|i| Item::Half(*i, part)).collect::<Vec<_>>();
     // What does not wait for the second product keeps its place before the work; what does follows the wait.
-    let holds = |i: &usize| ops[*i].kind.is_pure() || matches!(ops[*i].kind, Kind::BarrierArrive);
+    let holds = |i: &usize| {
+        ops[*i].kind.is_pure() || is_choice(&ops[*i]) || matches!(ops[*i].kind, Kind::BarrierArrive)
+    };
     let lead =
         (first + 1..second).take_while(|i| split.contains(i) || holds(i)).last().map_or(first + 1, |i| i + 1);
     order.extend(whole(0..lead));
