@@ -11,21 +11,19 @@
 //! ```text
 //! scf.for %t = tile.cta_index to (programs) step tile.cta_count { %x = %t % num_programs 0 ; body }
 //! ```
-//! After, where programs further along the first axis have more to do
-//! ```text
-//! %x = tile.num_programs 0 - 1 - tile.program_id 0
-//! body
-//! ```
+//! Where programs further along the first axis have more to do, a CTA takes them in pairs, a long one and a short
+//! one: x and n - 1 - x, of the same index along the other axes, whose inputs they share in the cache.
+//!
 //! Requires: nothing. Ensures: every program runs exactly once. Programs are independent, so any order is right.
 //!
-//! Why: a persistent CTA loads the next program's tiles while it finishes one; the hardware, which hands out
-//! single programs in order, balances unequal ones best if the longest come first.
+//! Why: a persistent CTA loads the next program's tiles while it finishes one, and sets up once.
 //!
 //! Declines when: no loop holds a matrix product, since such kernels are bound by memory and small CTAs serve
-//! them; several programs a CTA also where the work depends on the program.
+//! them; or the work depends on the program in another way: the hardware then hands out programs one by one. With
+//! `schedule=single` it always does, the longest first.
 
 use super::{Choices, Schedule};
-use flashc_ir::ops::{BinaryOp, Kind};
+use flashc_ir::ops::{BinaryOp, Kind, Predicate};
 use flashc_ir::{Builder, Func, Op, Step, Type, ValueId};
 use std::collections::HashMap;
 use std::fmt;
@@ -37,8 +35,10 @@ pub enum Plan {
     Keep,
     /// The last program along the first axis runs first.
     Reverse,
-    /// A CTA runs several programs.
+    /// A CTA runs several programs, in order.
     Persistent,
+    /// A CTA runs several programs, in pairs that have as much to do.
+    Paired,
 }
 
 impl fmt::Display for Plan {
@@ -47,6 +47,7 @@ impl fmt::Display for Plan {
             Plan::Keep => "programs in order, one a CTA",
             Plan::Reverse => "the longest programs first, one a CTA",
             Plan::Persistent => "several programs a CTA",
+            Plan::Paired => "several programs a CTA, in pairs of a long and a short one",
         })
     }
 }
@@ -83,7 +84,8 @@ pub fn run(func: &Func, choices: &Choices) -> Func {
     match plan(func, choices) {
         Plan::Keep => func.clone(),
         Plan::Reverse => reverse(func),
-        Plan::Persistent => persist(func),
+        Plan::Persistent => persist(func, Order::Linear),
+        Plan::Paired => persist(func, Order::Pairs),
     }
 }
 
@@ -104,7 +106,8 @@ pub fn plan(func: &Func, choices: &Choices) -> Plan {
     });
     match (loops, length, choices.schedule) {
         (false, ..) => Plan::Keep,
-        (_, Growth::Up, _) => Plan::Reverse,
+        (_, Growth::Up, Schedule::Single) => Plan::Reverse,
+        (_, Growth::Up, Schedule::Auto) => Plan::Paired,
         (_, Growth::Same, Schedule::Auto) => Plan::Persistent,
         _ => Plan::Keep,
     }
@@ -161,16 +164,32 @@ fn reverse(func: &Func) -> Func {
     })
 }
 
-fn persist(func: &Func) -> Func {
+/// The body in a loop over the CTA's programs.
+fn persist(func: &Func, order: Order) -> Func {
     let (mut b, mut map) = Builder::like(func);
-    let lengths: Vec<ValueId> = (0..3).map(|a| b.op1(Kind::NumPrograms(a), &[], Type::I32)).collect();
-    let plane = b.binary(BinaryOp::MulI, lengths[0], lengths[1]);
-    let all = b.binary(BinaryOp::MulI, plane, lengths[2]);
-    let first = b.op1(Kind::CtaIndex, &[], Type::I32);
-    let step = b.op1(Kind::CtaCount, &[], Type::I32);
-    let t = b.begin(&[Type::I32])[0];
-    let x = b.binary(BinaryOp::RemUI, t, lengths[0]);
-    let rest = b.binary(BinaryOp::DivUI, t, lengths[0]);
+    b.loc = func.loc.clone();
+    let lengths = [0, 1, 2].map(|a| b.op1(Kind::NumPrograms(a), &[], Type::I32));
+    let others = b.binary(BinaryOp::MulI, lengths[1], lengths[2]);
+    let cta = b.op1(Kind::CtaIndex, &[], Type::I32);
+    let ctas = b.op1(Kind::CtaCount, &[], Type::I32);
+    let (x, rest, bounds) = match order {
+        Order::Linear => {
+            let all = b.binary(BinaryOp::MulI, lengths[0], others);
+            let t = b.begin(&[Type::I32])[0];
+            (
+                b.binary(BinaryOp::RemUI, t, lengths[0]),
+                b.binary(BinaryOp::DivUI, t, lengths[0]),
+                [cta, all, ctas],
+            )
+        }
+        Order::Pairs => {
+            let pairs = Pairs::new(&mut b, lengths[0], others, cta, ctas);
+            let (zero, one) = (b.i32(0), b.i32(1));
+            let k = b.begin(&[Type::I32])[0];
+            let (x, rest) = pairs.program(&mut b, k);
+            (x, rest, [zero, pairs.count, one])
+        }
+    };
     let y = b.binary(BinaryOp::RemUI, rest, lengths[1]);
     let z = b.binary(BinaryOp::DivUI, rest, lengths[1]);
     let ids = [x, y, z];
@@ -189,6 +208,97 @@ fn persist(func: &Func) -> Func {
     }
     let body = b.end(&[]);
     b.loc = func.loc.clone();
-    b.op_with(Kind::For { unordered: false }, &[first, all, step], &[], vec![body]);
+    b.op_with(Kind::For { unordered: false }, &bounds, &[], vec![body]);
     b.finish()
+}
+
+/// The order in which the CTAs take programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// One after the other.
+    Linear,
+    /// In pairs with the same amount of work: programs x and n - 1 - x of the first axis, n its length. If n is
+    /// odd the two have different indices along the other axes, 2d and 2d + 1; where there is no such second one
+    /// the programs of the last index come singly at the end, the longest first.
+    Pairs,
+}
+
+/// Scalars that say which programs a CTA runs.
+struct Pairs {
+    cta: ValueId,
+    ctas: ValueId,
+    /// Length of the first axis, and the product of the others.
+    length: ValueId,
+    others: ValueId,
+    /// Is the length even?
+    even: ValueId,
+    /// Pairs of one index, or of two if the length is odd.
+    group: ValueId,
+    /// Programs of this CTA that come in pairs.
+    paired: ValueId,
+    /// The first single program of this CTA.
+    single: ValueId,
+    /// All programs of this CTA.
+    count: ValueId,
+}
+
+impl Pairs {
+    fn new(b: &mut Builder, length: ValueId, others: ValueId, cta: ValueId, ctas: ValueId) -> Pairs {
+        use BinaryOp::*;
+        let (zero, one, two) = (b.i32(0), b.i32(1), b.i32(2));
+        let odd = b.binary(AndI, length, one);
+        let even = b.compare(Predicate::Eq, odd, zero);
+        let half = b.binary(DivUI, length, two);
+        let group = b.op1(Kind::Select, &[even, half, length], Type::I32);
+        let doubles = b.binary(DivUI, others, two);
+        let groups = b.op1(Kind::Select, &[even, others, doubles], Type::I32);
+        let pairs = b.binary(MulI, group, groups);
+        // The number of multiples of `ctas` from `first` on below `end`.
+        let share = |b: &mut Builder, first: ValueId, end: ValueId| {
+            let left = b.binary(SubI, end, first);
+            let left = b.binary(AddI, left, ctas);
+            let left = b.binary(SubI, left, one);
+            let left = b.binary(MaxSI, left, zero);
+            b.binary(DivUI, left, ctas)
+        };
+        let mine = share(b, cta, pairs);
+        let paired = b.binary(MulI, mine, two);
+        let lonely = b.binary(AndI, others, odd);
+        let singles = b.binary(MulI, lonely, length);
+        // The CTA after the one that took the last pair takes the first single program.
+        let after = b.binary(RemUI, pairs, ctas);
+        let ahead = b.binary(AddI, cta, ctas);
+        let ahead = b.binary(SubI, ahead, after);
+        let single = b.binary(RemUI, ahead, ctas);
+        let alone = share(b, single, singles);
+        let count = b.binary(AddI, paired, alone);
+        Pairs { cta, ctas, length, others, even, group, paired, single, count }
+    }
+
+    /// Index along the first axis and along the others of the CTA's program `k`.
+    fn program(&self, b: &mut Builder, k: ValueId) -> (ValueId, ValueId) {
+        use BinaryOp::*;
+        let (one, two) = (b.i32(1), b.i32(2));
+        let last = b.binary(SubI, self.length, one);
+        let round = b.binary(DivUI, k, two);
+        let second = b.binary(RemUI, k, two);
+        let stride = b.binary(MulI, round, self.ctas);
+        let pair = b.binary(AddI, self.cta, stride);
+        let d = b.binary(DivUI, pair, self.group);
+        let q = b.binary(RemUI, pair, self.group);
+        let far = b.binary(SubI, last, q);
+        let is_second = b.compare(Predicate::Eq, second, one);
+        let x = b.op1(Kind::Select, &[is_second, q, far], Type::I32);
+        let doubled = b.binary(MulI, d, two);
+        let doubled = b.binary(AddI, doubled, second);
+        let rest = b.op1(Kind::Select, &[self.even, d, doubled], Type::I32);
+        let over = b.binary(SubI, k, self.paired);
+        let stride = b.binary(MulI, over, self.ctas);
+        let single = b.binary(AddI, self.single, stride);
+        let single_x = b.binary(SubI, last, single);
+        let single_rest = b.binary(SubI, self.others, one);
+        let in_pair = b.compare(Predicate::Slt, k, self.paired);
+        let x = b.op1(Kind::Select, &[in_pair, x, single_x], Type::I32);
+        (x, b.op1(Kind::Select, &[in_pair, rest, single_rest], Type::I32))
+    }
 }
