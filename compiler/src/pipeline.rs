@@ -74,6 +74,14 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, s| Ok(passes::schedule_programs::run(f, &s.choices))),
     },
     Pass {
+        name: "hoist",
+        summary: "MLIR's loop-invariant code motion: what programs share is computed once a CTA",
+        level: Level::Tile,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Upstream(&[UpstreamPass::LoopInvariantCodeMotion]),
+    },
+    Pass {
         name: "guard-masks",
         summary: "a mask that only the last iterations need is skipped in the others",
         level: Level::Tile,

@@ -7,7 +7,7 @@ use crate::overlap;
 use crate::scalar;
 use crate::signature::{Axis, Signature, visit};
 use crate::tensor_map::{TensorMapParams, aligned16};
-use flashc_ir::artifact::{Expr, HostValue, Param, Requirement, Variant};
+use flashc_ir::artifact::{Expr, HostValue, Param, Persistent, Requirement, Variant};
 use std::fmt;
 
 /// Programs along the first axis of a grid, and along the others.
@@ -127,7 +127,7 @@ pub fn plan_launch(sig: &Signature, args: &Args, device: &DeviceFacts) -> Result
     for (variant, v) in a.variants.iter().enumerate() {
         let programs_fit = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g)));
         let counted = programs_fit.is_some_and(|n| n <= i32::MAX as u64);
-        let maps = if v.persistent && !counted {
+        let maps = if v.persistent != Persistent::No && !counted {
             Err("more than 2147483647 programs cannot be counted".to_string())
         } else {
             fit(sig, v, &tensors)
@@ -136,7 +136,7 @@ pub fn plan_launch(sig: &Signature, args: &Args, device: &DeviceFacts) -> Result
             Ok(maps) => {
                 let params = v.params.iter().map(|p| parameter(p, &words, &dims, &grid, &tensors)).collect();
                 let empty = !programs || no_output;
-                let grid = if v.persistent { persistent_grid(grid, device) } else { grid };
+                let grid = ctas(grid, v.persistent, device);
                 return Ok(Plan { variant, grid, dims, empty, rejected, notes, params, maps });
             }
             Err(reason) => rejected.push(Rejected { variant: v.name.clone(), reason }),
@@ -378,10 +378,14 @@ fn fit(
     v.tensor_maps.iter().map(map).collect()
 }
 
-/// One CTA a multiprocessor, or one a program if these are fewer.
-fn persistent_grid(grid: [u32; 3], facts: &DeviceFacts) -> [u32; 3] {
+/// How many CTAs run the programs of a grid.
+fn ctas(grid: [u32; 3], persistent: Persistent, device: &DeviceFacts) -> [u32; 3] {
     let programs: u64 = grid.iter().map(|g| u64::from(*g)).product();
-    [programs.min(u64::from(facts.multiprocessors)) as u32, 1, 1]
+    match persistent {
+        Persistent::No => grid,
+        Persistent::UpTo(n) if grid[0] > n => [programs as u32, 1, 1],
+        _ => [programs.min(u64::from(device.multiprocessors)) as u32, 1, 1],
+    }
 }
 
 fn parameter(p: &Param, scalars: &[u64], dims: &[i64], grid: &[u32; 3], tensors: &[TensorArg]) -> ParamValue {

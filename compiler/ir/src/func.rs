@@ -104,10 +104,15 @@ impl Func {
         walk_block(&self.body, f);
     }
 
-    /// Does a CTA run several programs? Then their number does not follow from the grid.
-    pub fn is_persistent(&self) -> bool {
-        let mut found = false;
-        self.walk(&mut |op| found |= op.kind == Kind::CtaCount);
+    /// Does a CTA run several programs? Then their number does not follow from the grid. The inner option: only if
+    /// there are at most so many along the first axis.
+    pub fn persistent(&self) -> Option<Option<i64>> {
+        let mut found = None;
+        self.walk(&mut |op| {
+            if let Kind::CtaCount { up_to } = op.kind {
+                found = Some(up_to);
+            }
+        });
         found
     }
 

@@ -156,7 +156,10 @@ pub enum Kind {
     CtaIndex,
     /// `() -> i32`: in a persistent kernel, how many CTAs there are; each runs several programs, and a function
     /// that has this operation has no `ProgramId`
-    CtaCount,
+    CtaCount {
+        /// With more programs along the first axis there are as many CTAs as programs.
+        up_to: Option<i64>,
+    },
 
     // Control flow; bodies end with Yield, the function with Return
     /// `(lo, hi, step, inits...) -> carried...`; i32 bounds, step > 0; region args `(iv, carried...)`
@@ -310,7 +313,7 @@ impl Kind {
             Kind::ProgramId(_) => "tile.program_id".into(),
             Kind::NumPrograms(_) => "tile.num_programs".into(),
             Kind::CtaIndex => "tile.cta_index".into(),
-            Kind::CtaCount => "tile.cta_count".into(),
+            Kind::CtaCount { .. } => "tile.cta_count".into(),
             Kind::For { .. } => "scf.for".into(),
             Kind::If => "scf.if".into(),
             Kind::Yield => "scf.yield".into(),

@@ -143,6 +143,7 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
         }
         Kind::Broadcast { dims } => format!("dims = {}", array(dims)),
         Kind::Reduce { op, axis } => format!("axis = {axis} : i64, op = \"{op}\""),
+        Kind::CtaCount { up_to } => up_to.map(|n| format!("up_to = {n} : i64")).unwrap_or_default(),
         Kind::Fold { op } => format!("op = \"{op}\""),
         Kind::Rows { part } => format!("part = {part} : i64"),
         Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => {
@@ -241,7 +242,7 @@ pub fn kind_from_mlir(
         ("tile", "program_id") => Kind::ProgramId(int("axis")? as usize),
         ("tile", "num_programs") => Kind::NumPrograms(int("axis")? as usize),
         ("tile", "cta_index") => Kind::CtaIndex,
-        ("tile", "cta_count") => Kind::CtaCount,
+        ("tile", "cta_count") => Kind::CtaCount { up_to: optional("up_to")? },
         ("scf", "for") => Kind::For { unordered: attr("tile.unordered").is_some() },
         ("scf", "if") => Kind::If,
         ("scf", "yield") | ("sm90", "end") => Kind::Yield,

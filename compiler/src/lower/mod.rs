@@ -27,7 +27,7 @@ mod thread;
 use crate::passes::{Failure, Problem};
 use emit::{Emit, I32, I64, Ty, V};
 use flashc_front::codes::Code;
-use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
+use flashc_ir::artifact::{Param, Persistent, Requirement, TensorMapSpec};
 use flashc_ir::divisor::Divisors;
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
@@ -49,7 +49,7 @@ pub struct Lowered {
     /// Threads of a CTA.
     pub threads: u32,
     /// Does a CTA run several programs?
-    pub persistent: bool,
+    pub persistent: Persistent,
 }
 
 /// How to lower.
@@ -149,7 +149,7 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         addressed: BTreeSet::new(),
         maps: vec![],
         grid: BTreeMap::new(),
-        persistent: func.is_persistent(),
+        persistent: func.persistent().is_some(),
         role: None,
         copied: shared::copied_tiles(func),
         alone: false,
@@ -242,14 +242,12 @@ impl Lower<'_> {
             entry.join(", "),
             warps * 32,
         );
-        Lowered {
-            text,
-            params,
-            tensor_maps,
-            requires,
-            threads: (warps * 32) as u32,
-            persistent: self.persistent,
-        }
+        let persistent = match self.func.persistent() {
+            None => Persistent::No,
+            Some(None) => Persistent::Always,
+            Some(Some(n)) => Persistent::UpTo(n as u32),
+        };
+        Lowered { text, params, tensor_maps, requires, threads: (warps * 32) as u32, persistent }
     }
 
     fn block(&mut self, block: &Block) -> Result<(), Failure> {
@@ -350,7 +348,7 @@ impl Lower<'_> {
             Kind::CtaIndex => {
                 Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.ctaid.x", "", &[], I32)))
             }
-            Kind::CtaCount => {
+            Kind::CtaCount { .. } => {
                 Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.nctaid.x", "", &[], I32)))
             }
             Kind::ProgramId(axis) | Kind::NumPrograms(axis) => {

@@ -54,8 +54,10 @@ pub enum Schedule {
 /// The order of the work that runs while a product is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Half the rows, then the other half; the product is collected in between.
+    /// Halves where the work under a product takes about as long as it, else as the program says.
     #[default]
+    Auto,
+    /// Half the rows, then the other half; the product is collected in between.
     Halves,
     /// As the program says; the product is collected at the end.
     Program,
@@ -65,6 +67,7 @@ impl Choices {
     /// Sets a choice by name, as on the command line: `order`, `program`. False if there is no such choice.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
         match (name, value) {
+            ("order", "auto") => self.order = Order::Auto,
             ("order", "halves") => self.order = Order::Halves,
             ("order", "program") => self.order = Order::Program,
             ("schedule", "auto") => self.schedule = Schedule::Auto,
@@ -75,7 +78,7 @@ impl Choices {
     }
 
     /// What [`Choices::set`] takes, for help texts.
-    pub const NAMES: &str = "order=halves|program, schedule=auto|single";
+    pub const NAMES: &str = "order=auto|halves|program, schedule=auto|single";
 }
 
 /// What a user's program asks for and the target cannot do.

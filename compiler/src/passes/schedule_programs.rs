@@ -171,16 +171,14 @@ fn persist(func: &Func, order: Order) -> Func {
     let lengths = [0, 1, 2].map(|a| b.op1(Kind::NumPrograms(a), &[], Type::I32));
     let others = b.binary(BinaryOp::MulI, lengths[1], lengths[2]);
     let cta = b.op1(Kind::CtaIndex, &[], Type::I32);
-    let ctas = b.op1(Kind::CtaCount, &[], Type::I32);
+    let up_to = (order == Order::Pairs).then_some(LONGEST_PAIRED);
+    let ctas = b.op1(Kind::CtaCount { up_to }, &[], Type::I32);
     let (x, rest, bounds) = match order {
         Order::Linear => {
             let all = b.binary(BinaryOp::MulI, lengths[0], others);
             let t = b.begin(&[Type::I32])[0];
-            (
-                b.binary(BinaryOp::RemUI, t, lengths[0]),
-                b.binary(BinaryOp::DivUI, t, lengths[0]),
-                [cta, all, ctas],
-            )
+            let (rest, x) = divide(&mut b, t, lengths[0]);
+            (x, rest, [cta, all, ctas])
         }
         Order::Pairs => {
             let pairs = Pairs::new(&mut b, lengths[0], others, cta, ctas);
@@ -190,8 +188,7 @@ fn persist(func: &Func, order: Order) -> Func {
             (x, rest, [zero, pairs.count, one])
         }
     };
-    let y = b.binary(BinaryOp::RemUI, rest, lengths[1]);
-    let z = b.binary(BinaryOp::DivUI, rest, lengths[1]);
+    let (z, y) = divide(&mut b, rest, lengths[1]);
     let ids = [x, y, z];
     for op in func.body.ops.iter().filter(|o| o.kind != Kind::Return) {
         b.copy_with(func, op, &mut map, &mut |_, _, op, map| match op.kind {
@@ -223,8 +220,15 @@ enum Order {
     Pairs,
 }
 
+/// With more programs than this along the first axis, single programs balance better than pairs: the last round of
+/// pairs leaves multiprocessors idle for longer than a persistent CTA saves. Measured on an H200, see
+/// docs/performance.md.
+const LONGEST_PAIRED: i64 = 64;
+
 /// Scalars that say which programs a CTA runs.
 struct Pairs {
+    /// Is there a CTA for each program? Then it runs that one, the longest first.
+    spread: ValueId,
     cta: ValueId,
     ctas: ValueId,
     /// Length of the first axis, and the product of the others.
@@ -246,8 +250,14 @@ impl Pairs {
     fn new(b: &mut Builder, length: ValueId, others: ValueId, cta: ValueId, ctas: ValueId) -> Pairs {
         use BinaryOp::*;
         let (zero, one, two) = (b.i32(0), b.i32(1), b.i32(2));
+        let all = b.binary(MulI, length, others);
+        let spread = b.compare(Predicate::Sge, ctas, all);
         let odd = b.binary(AndI, length, one);
         let even = b.compare(Predicate::Eq, odd, zero);
+        // Divisions take long, and a CTA with one program has no need of these.
+        b.begin(&[]);
+        let single_program = b.end(&[one, zero, zero, one]);
+        b.begin(&[]);
         let half = b.binary(DivUI, length, two);
         let group = b.op1(Kind::Select, &[even, half, length], Type::I32);
         let doubles = b.binary(DivUI, others, two);
@@ -272,7 +282,11 @@ impl Pairs {
         let single = b.binary(RemUI, ahead, ctas);
         let alone = share(b, single, singles);
         let count = b.binary(AddI, paired, alone);
-        Pairs { cta, ctas, length, others, even, group, paired, single, count }
+        let several = b.end(&[group, paired, single, count]);
+        let types = [Type::I32, Type::I32, Type::I32, Type::I32];
+        let made = b.op_with(Kind::If, &[spread], &types, vec![single_program, several]);
+        let [group, paired, single, count] = made[..] else { unreachable!("four results") };
+        Pairs { spread, cta, ctas, length, others, even, group, paired, single, count }
     }
 
     /// Index along the first axis and along the others of the CTA's program `k`.
@@ -280,12 +294,16 @@ impl Pairs {
         use BinaryOp::*;
         let (one, two) = (b.i32(1), b.i32(2));
         let last = b.binary(SubI, self.length, one);
+        b.begin(&[]);
+        let (rest, x) = divide(b, self.cta, self.length);
+        let x = b.binary(SubI, last, x);
+        let own = b.end(&[x, rest]);
+        b.begin(&[]);
         let round = b.binary(DivUI, k, two);
-        let second = b.binary(RemUI, k, two);
+        let second = b.binary(AndI, k, one);
         let stride = b.binary(MulI, round, self.ctas);
         let pair = b.binary(AddI, self.cta, stride);
-        let d = b.binary(DivUI, pair, self.group);
-        let q = b.binary(RemUI, pair, self.group);
+        let (d, q) = divide(b, pair, self.group);
         let far = b.binary(SubI, last, q);
         let is_second = b.compare(Predicate::Eq, second, one);
         let x = b.op1(Kind::Select, &[is_second, q, far], Type::I32);
@@ -299,6 +317,16 @@ impl Pairs {
         let single_rest = b.binary(SubI, self.others, one);
         let in_pair = b.compare(Predicate::Slt, k, self.paired);
         let x = b.op1(Kind::Select, &[in_pair, x, single_x], Type::I32);
-        (x, b.op1(Kind::Select, &[in_pair, rest, single_rest], Type::I32))
+        let rest = b.op1(Kind::Select, &[in_pair, rest, single_rest], Type::I32);
+        let shared = b.end(&[x, rest]);
+        let made = b.op_with(Kind::If, &[self.spread], &[Type::I32, Type::I32], vec![own, shared]);
+        (made[0], made[1])
     }
+}
+
+/// Quotient and remainder with one division.
+fn divide(b: &mut Builder, x: ValueId, by: ValueId) -> (ValueId, ValueId) {
+    let quotient = b.binary(BinaryOp::DivUI, x, by);
+    let whole = b.binary(BinaryOp::MulI, quotient, by);
+    (quotient, b.binary(BinaryOp::SubI, x, whole))
 }

@@ -119,8 +119,8 @@ fn outer_phases(func: &Func, sites: &[Site]) -> HashSet<usize> {
     blocks.into_iter().flat_map(|(_, outer)| outer).collect()
 }
 
-/// Slots by phase: two at least where tiles are filled often, then as many as fit; what is filled rarely gets one,
-/// and a second one if there is room left.
+/// Slots by phase: two where tiles are filled often, then a second one for what is filled rarely, so that the
+/// producer can go on to the next program, then more for the former.
 fn choose_stages(
     slot: &BTreeMap<usize, i64>,
     outer: &HashSet<usize>,
@@ -129,8 +129,8 @@ fn choose_stages(
     let total = |often: i64, rarely: i64| -> i64 {
         slot.iter().map(|(p, b)| b * if outer.contains(p) { rarely } else { often }).sum()
     };
-    let often = (2..=MAX_STAGES).rev().find(|s| total(*s, 1) <= room)?;
-    let rarely = if total(often, 2) <= room { 2 } else { 1 };
+    let rarely = [2, 1].into_iter().find(|r| total(2, *r) <= room)?;
+    let often = (2..=MAX_STAGES).rev().find(|s| total(*s, rarely) <= room)?;
     Some(slot.keys().map(|p| (*p, if outer.contains(p) { rarely } else { often })).collect())
 }
 

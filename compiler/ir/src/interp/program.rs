@@ -78,9 +78,10 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         random: 0,
     };
     machine.report.shared_bytes = machine.shared.len() as u64;
-    if func.is_persistent() {
+    if let Some(up_to) = func.persistent() {
         // Few CTAs, so that each runs several programs.
-        machine.ctas = (grid.iter().product::<i64>() + 2) / 3;
+        let all = grid.iter().product::<i64>();
+        machine.ctas = if up_to.is_some_and(|n| grid[0] > n) { all } else { (all + 2) / 3 };
         for cta in 0..machine.ctas {
             machine.program([cta, 0, 0], &args)?;
         }
@@ -333,7 +334,7 @@ impl<'a> Machine<'a> {
                 }
             }
             Kind::CtaIndex => int(self.program[0]),
-            Kind::CtaCount => int(self.ctas),
+            Kind::CtaCount { .. } => int(self.ctas),
             Kind::For { .. }
             | Kind::If
             | Kind::Yield

@@ -295,7 +295,7 @@ impl<'a> Checker<'a> {
                 ensure!(*axis < 3, "the grid has no axis {axis}");
                 self.signature_is(op, &[], &[Type::I32])
             }
-            Kind::CtaIndex | Kind::CtaCount => self.signature_is(op, &[], &[Type::I32]),
+            Kind::CtaIndex | Kind::CtaCount { .. } => self.signature_is(op, &[], &[Type::I32]),
             Kind::For { .. } => self.loop_(op),
             Kind::If => self.branch(op),
             Kind::Yield => self.yields(op, parent),

@@ -179,11 +179,16 @@ foreach name = ["program_id", "num_programs"] in
     let assemblyFormat = "$axis attr-dict";
   }
 
-foreach name = ["cta_index", "cta_count"] in
-  def Tile_#name#Op : Tile_PureOp<name> {
-    let results = (outs I32:$result);
-    let assemblyFormat = "attr-dict";
-  }
+def Tile_CtaIndexOp : Tile_PureOp<"cta_index"> {
+  let results = (outs I32:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_CtaCountOp : Tile_PureOp<"cta_count"> {
+  let arguments = (ins OptionalAttr<I64Attr>:$up_to);
+  let results = (outs I32:$result);
+  let assemblyFormat = "(`up_to` $up_to^)? attr-dict";
+}
 
 // ---- Shapes ----
 

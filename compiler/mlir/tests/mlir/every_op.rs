@@ -52,7 +52,11 @@ pub(crate) fn tile_level(layout: Option<Layout>) -> Func {
     let fals = b.constant(Literal::Int(0), Elem::I1);
     for axis in 0..3 {
         b.op1(Kind::ProgramId(axis), &[], Type::I32);
-        b.op1(if axis == 0 { Kind::CtaIndex } else { Kind::CtaCount }, &[], Type::I32);
+        b.op1(
+            if axis == 0 { Kind::CtaIndex } else { Kind::CtaCount { up_to: Some(64).filter(|_| axis == 1) } },
+            &[],
+            Type::I32,
+        );
         b.op1(Kind::NumPrograms(axis), &[], Type::I32);
     }
 
