@@ -43,6 +43,8 @@ pub struct CompileOptions {
     pub keep_llvm: bool,
     /// Colour in rendered diagnostics.
     pub color: bool,
+    /// What the pipeline lets a user choose.
+    pub pipeline: pipeline::Options,
 }
 
 impl Default for CompileOptions {
@@ -54,6 +56,7 @@ impl Default for CompileOptions {
             line_info: false,
             keep_llvm: false,
             color: false,
+            pipeline: pipeline::Options::default(),
         }
     }
 }
@@ -143,7 +146,7 @@ pub fn compile(
             }
             passes::Failure::Bug(message) => Failure::Bug { pass: pass.into(), message, before },
         };
-        let func = pipeline::run(&cx, &compiled.imported, variant, &target, observer)
+        let func = pipeline::run(&cx, &compiled.imported, variant, &target, &options.pipeline, observer)
             .map_err(|s| failed(&s.pass, s.before, s.failure))?;
         observer.phase("lower", variant.name);
         let (scalars, dims) = (compiled.artifact.scalars.len(), compiled.artifact.dims.len());

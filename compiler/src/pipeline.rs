@@ -5,6 +5,7 @@
 //! verified; on request it is written to MLIR as well, verified there, and dumped.
 
 use crate::lower::{self, Lowered};
+pub use crate::passes::tma_stores::Stores;
 use crate::passes::{self, Failure};
 use flashc_ir::Func;
 use flashc_ir::target::Target;
@@ -50,6 +51,15 @@ pub struct Pass {
 enum Run {
     Upstream(&'static [UpstreamPass]),
     Ours(fn(&Func, &Target) -> Result<Func, Failure>),
+    /// With what a user may choose.
+    Tuned(fn(&Func, &Target, &Options) -> Func),
+}
+
+/// What a user may choose: each has a default that decides by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How tiles reach tensors.
+    pub stores: Stores,
 }
 
 /// The pipeline.
@@ -121,6 +131,14 @@ pub const PASSES: &[Pass] = &[
         aligned_only: false,
         reassociates: true,
         run: Run::Ours(|f, _| passes::assign_layouts::run(f)),
+    },
+    Pass {
+        name: "tma-stores",
+        summary: "tiles go to tensors through shared memory where that is free and pays",
+        level: Level::Sm90,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Tuned(|f, t, o| passes::tma_stores::run(f, t, o.stores)),
     },
     Pass {
         name: "wide-stores",
@@ -201,6 +219,7 @@ pub fn run(
     func: &Func,
     variant: Variant,
     target: &Target,
+    options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Func, Stopped> {
     let mut func = func.clone();
@@ -214,6 +233,7 @@ pub fn run(
         let next = match &pass.run {
             Run::Upstream(passes) => upstream(cx, &func, passes),
             Run::Ours(run) => run(&func, target),
+            Run::Tuned(run) => Ok(run(&func, target, options)),
         };
         let next = next.map_err(stop)?;
         if let Err(violations) = flashc_ir::verify::verify(&next) {

@@ -1,6 +1,6 @@
 //! The harness: finds cases, compiles them, shows what they became.
 
-use flashc_compiler::pipeline::Pass;
+use flashc_compiler::pipeline::{self, Pass, Stores};
 use flashc_compiler::run_header::{self, RunHeader};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer, Quiet, compile};
 use flashc_ir::Func;
@@ -114,7 +114,22 @@ pub fn trace(
     set: &[(String, String)],
     dump: Option<&str>,
 ) -> Result<(Compiled, Trace), Failure> {
-    let options = CompileOptions { set: set.to_vec(), ..CompileOptions::default() };
+    trace_with(name, text, set, dump, Stores::Auto)
+}
+
+/// The same with a choice of how tiles reach tensors.
+///
+/// # Errors
+/// What the compiler says.
+pub fn trace_with(
+    name: &str,
+    text: &str,
+    set: &[(String, String)],
+    dump: Option<&str>,
+    stores: Stores,
+) -> Result<(Compiled, Trace), Failure> {
+    let pipeline = pipeline::Options { stores };
+    let options = CompileOptions { set: set.to_vec(), pipeline, ..CompileOptions::default() };
     let mut t = Trace { dump: dump.map(str::to_owned), ..Trace::default() };
     let compiled = compile(name, text.as_bytes(), &options, &mut t)?;
     Ok((compiled, t))
@@ -125,7 +140,8 @@ pub fn ptx_summary(ptx: &str) -> String {
     let rows = [
         ("wgmma", "wgmma.mma_async"),
         ("wgmma waits", "wgmma.wait_group"),
-        ("bulk-tensor loads", "cp.async.bulk.tensor"),
+        ("bulk-tensor loads", ".shared::cta.global.tile.mbarrier"),
+        ("bulk-tensor stores", ".global.shared::cta.tile.bulk_group"),
         ("mbarrier waits", "mbarrier.try_wait"),
         ("cta barriers", "bar.sync"),
         ("proxy fences", "fence.proxy.async"),

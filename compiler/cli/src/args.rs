@@ -1,6 +1,7 @@
 //! The command line as data.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flashc_compiler::pipeline::Stores;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -74,6 +75,9 @@ pub(crate) struct Specialize {
     /// The GPU to compile for
     #[arg(long, value_name = "TARGET", default_value = "sm_90a")]
     pub target: String,
+    /// How tiles reach tensors: by the compiler's rules, from registers, or through shared memory
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = stores)]
+    pub stores: Stores,
 }
 
 #[derive(Debug, Args)]
@@ -229,6 +233,13 @@ pub(crate) struct Selftest {
     /// List the cases without running them
     #[arg(long)]
     pub list: bool,
+}
+
+fn stores(text: &str) -> Result<Stores, String> {
+    Stores::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = Stores::ALL.iter().map(|s| s.0).collect();
+        format!("one of {} is expected", names.join(", "))
+    })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

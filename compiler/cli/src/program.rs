@@ -89,6 +89,7 @@ pub(crate) fn options(s: &Specialize) -> CompileOptions {
         set: s.set.clone(),
         target: s.target.clone(),
         color: colors(&std::io::stderr()),
+        pipeline: flashc_compiler::pipeline::Options { stores: s.stores },
         ..CompileOptions::default()
     }
 }

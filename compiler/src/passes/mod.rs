@@ -13,6 +13,7 @@ pub mod rotate;
 pub mod specialize_roles;
 pub mod split_loops;
 pub mod tma_loads;
+pub mod tma_stores;
 pub mod warpgroup_mma;
 pub mod wide_stores;
 
