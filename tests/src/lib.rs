@@ -152,6 +152,7 @@ pub fn ptx_summary(ptx: &str) -> String {
         ("global stores", "st.global"),
         ("shared loads", "ld.shared"),
         ("shared stores", "st.shared"),
+        ("matrix stores", "stmatrix"),
         ("local accesses", ".local."),
         ("exp2", "ex2.approx"),
     ];

@@ -11,6 +11,7 @@
 //! - `shared`: buffers, barriers, TMA, exchanges between threads
 //! - `shuffle`: exchanges within a warp
 //! - `store`: copies from shared memory to tensors
+//! - `matrix`: 8 × 8 matrices to shared memory
 //! - `reduce`: reductions
 //! - `mma`: wgmma
 //! - `roles`: groups of warps with tasks of their own
@@ -18,6 +19,7 @@
 mod elementwise;
 mod emit;
 mod global;
+mod matrix;
 mod mma;
 mod reduce;
 mod roles;

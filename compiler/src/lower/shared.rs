@@ -177,6 +177,9 @@ impl Lower<'_> {
     /// Registers to a buffer.
     fn put(&mut self, t: &TileType, regs: &[V], b: &BufferType, at: Place) -> Result<(), Failure> {
         let d = self.distribution(t)?;
+        if self.put_matrices(t, &d, regs, b, at)? {
+            return Ok(());
+        }
         let run = run_length(&d, b);
         let owner = self.threads.owner(&mut self.e, &d);
         for first in (0..regs.len()).step_by(run) {

@@ -43,7 +43,7 @@ impl Lower<'_> {
     }
 
     /// An element as an integer of its width in memory.
-    fn whole_bits(&mut self, v: V) -> V {
+    pub(super) fn whole_bits(&mut self, v: V) -> V {
         match v.ty {
             Ty::Num(Elem::I1) => self.e.op("arith.extui", "", &[v], Ty::Num(Elem::I8)),
             Ty::Num(e) if e.is_float() => self.e.bitcast(v, Ty::Num(integer(e))),
@@ -52,7 +52,7 @@ impl Lower<'_> {
     }
 
     /// Integers side by side in 32-bit words.
-    fn to_words(&mut self, parts: &[V]) -> Vec<V> {
+    pub(super) fn to_words(&mut self, parts: &[V]) -> Vec<V> {
         let Ty::Num(elem) = parts[0].ty else { return parts.to_vec() };
         if elem.bytes() == 2 * WORD {
             let halves = self.e.bitcast(parts[0], Ty::Vec(2, Elem::I32));
