@@ -233,6 +233,9 @@ pub(crate) struct Selftest {
     /// List the cases without running them
     #[arg(long)]
     pub list: bool,
+    /// How tiles reach tensors: by the compiler's rules, from registers, or through shared memory
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = stores)]
+    pub stores: Stores,
 }
 
 fn stores(text: &str) -> Result<Stores, String> {

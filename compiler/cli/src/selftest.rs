@@ -127,6 +127,7 @@ impl Suite<'_> {
         let options = CompileOptions {
             kernel: header.kernel.clone(),
             set: case.set.clone(),
+            pipeline: flashc_compiler::pipeline::Options { stores: self.args.stores },
             ..CompileOptions::default()
         };
         let started = Instant::now();

@@ -101,7 +101,7 @@ impl Lower<'_> {
         let mut words = vec![];
         for pair in regs.chunks(2) {
             let pair: Vec<V> = pair.iter().map(|v| self.whole_bits(*v)).collect();
-            words.extend(self.to_words(&pair));
+            words.extend(self.words(&pair));
         }
         for block in 0..m.blocks {
             for column in (0..m.wide).step_by(2) {
@@ -143,7 +143,8 @@ mod tests {
         {
             for swizzle in [128, 64, 32] {
                 let cols = (shape[1] * 2 + swizzle - 1) / swizzle * swizzle / 2;
-                let b = BufferType { shape: vec![shape[0], cols], elem: Elem::BF16, layout: Shared { swizzle } };
+                let b =
+                    BufferType { shape: vec![shape[0], cols], elem: Elem::BF16, layout: Shared { swizzle } };
                 let t = TileType::new(&shape, Elem::BF16).with_layout(Layout::Acc { wgm, wgn });
                 let d = Layout::Acc { wgm, wgn }.distribution(&shape);
                 let m = Matrices::new(&t, &d, &b).expect("whole matrices");
@@ -156,7 +157,7 @@ mod tests {
                         };
                         let (row, col) = (at(&by_row, 0), at(&by_row, 1));
                         let down = row * m.pitch;
-                        let within = col % m.slab_cols() * 2 ^ (down >> 7 & m.mask) << 4;
+                        let within = (col % m.slab_cols() * 2) ^ ((down >> 7 & m.mask) << 4);
                         let base = col / m.slab_cols() * m.slab_bytes + down + within;
                         for block in 0..m.blocks {
                             for column in (0..m.wide).step_by(2) {
@@ -167,7 +168,11 @@ mod tests {
                                 }
                                 let have = (base ^ flip) + plus;
                                 let (row, col) = (row + block * BLOCK, col + column * SIDE);
-                                assert_eq!(have, b.layout.offset(&b.shape, b.elem, row, col), "{shape:?} {swizzle}");
+                                assert_eq!(
+                                    have,
+                                    b.layout.offset(&b.shape, b.elem, row, col),
+                                    "{shape:?} {swizzle}"
+                                );
                                 // The lane's address is for matrix lane / 8; its first row and column are those
                                 // of lane 0's register.
                                 let i = lane / 8;

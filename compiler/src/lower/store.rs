@@ -5,6 +5,7 @@ use super::roles::{GROUP, TURN_BARRIER};
 use super::{Failure, Lower};
 use flashc_ir::artifact::TensorMapSpec;
 use flashc_ir::layout::{WARPGROUP, box_rows};
+use flashc_ir::types::Dim;
 use flashc_ir::{Op, Type};
 
 impl Lower<'_> {
@@ -33,6 +34,15 @@ impl Lower<'_> {
         for axis in &order {
             starts.push(self.scalar(op.operands[1 + axis])?);
         }
+        // A tensor without elements has no address, and its map names one element all the same.
+        let mut some = None;
+        for axis in 0..rank {
+            if matches!(self.tensors[tensor].dims[axis], Dim::Sym(_)) {
+                let (len, zero) = (self.dim(tensor, axis)?, self.e.i32(0));
+                let any = self.e.icmp(4, len, zero);
+                some = self.e.and(some, Some(any));
+            }
+        }
         let mut first = if self.alone { None } else { Some(self.threads.first(&mut self.e)) };
         let mut from = self.smem_address(at);
         if wgm * wgn > 1 {
@@ -58,6 +68,7 @@ impl Lower<'_> {
             let within = self.e.bin("andi", self.threads.tid, mask);
             first = Some(self.e.icmp(0, within, zero));
         }
+        let first = self.e.and(first, some);
         let places: Vec<_> = (2..2 + rank).map(|i| format!("${i}")).collect();
         let text = format!(
             "cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$0, {{{}}}], [$1];",

@@ -169,7 +169,7 @@ fn candidates(func: &Func) -> Vec<(Site, &Op)> {
         }
     });
     let (mut out, mut stores) = (vec![], 0);
-    find(func, &func.body, false, &mut stores, &mut |store, block, i, looped| {
+    find(&func.body, false, &mut stores, &mut |store, block, i, looped| {
         let op = &block.ops[i];
         if let Some(site) = candidate(func, store, block, i, looped).filter(|_| uses[&op.operands[0]] == 1) {
             out.push((site, op));
@@ -180,7 +180,6 @@ fn candidates(func: &Func) -> Vec<(Site, &Op)> {
 
 /// Calls `f` with the number, block and place of each store.
 fn find<'a>(
-    func: &'a Func,
     block: &'a Block,
     looped: bool,
     stores: &mut usize,
@@ -193,7 +192,7 @@ fn find<'a>(
         }
         let looped = looped || matches!(op.kind, Kind::For { .. });
         for r in &op.regions {
-            find(func, r, looped, stores, f);
+            find(r, looped, stores, f);
         }
     }
 }

@@ -50,11 +50,24 @@ impl Stores {
     }
 }
 
-/// The part of a buffer that one thread copies: first row and column, and lengths.
+/// What a copy is of, and where it goes.
+struct Route<'a> {
+    buffer: BufferType,
+    base: i64,
+    tensor: usize,
+    start: Vec<i64>,
+    axes: &'a [usize],
+}
+
+/// The part of a buffer that one thread copies: first row and column, lengths, and whose thread it is.
 struct Part {
     first: [i64; 2],
     len: [i64; 2],
+    by: Group,
 }
+
+/// Bytes of shared memory that are read; index and bits of elements that are written.
+type Effects = (Vec<u32>, Vec<(usize, u64)>);
 
 impl Machine<'_> {
     /// `TmaStore`: checks and queues.
@@ -80,12 +93,12 @@ impl Machine<'_> {
         }
         self.shared.tick();
         let role = self.shared.role;
+        let route = Route { buffer: b, base: at, tensor: t, start, axes };
         for issuer in 0..wgm * wgn {
             let len = [rows / wgm, cols / wgn];
-            let part = Part { first: [issuer / wgn * len[0], issuer % wgn * len[1]], len };
-            let by: Group = (role == 0).then_some(issuer as u8);
-            let (mut reads, mut writes) = (vec![], vec![]);
-            self.part(t, &start, axes, at, &b, &part, by, &mut reads, &mut writes)?;
+            let first = [issuer / wgn * len[0], issuer % wgn * len[1]];
+            let part = Part { first, len, by: (role == 0).then_some(issuer as u8) };
+            let (reads, writes) = self.part(&route, &part)?;
             if let Some((i, _)) = writes.iter().find(|w| self.shared.stores.lands_at(t, w.0)) {
                 let name = self.tensor_name(t);
                 let why = format!("element {i} of `{name}` is the target of two copies in flight");
@@ -102,19 +115,9 @@ impl Machine<'_> {
     }
 
     /// What the boxes of a part read and write, a box a slab and group of rows.
-    #[allow(clippy::too_many_arguments)]
-    fn part(
-        &self,
-        t: usize,
-        start: &[i64],
-        axes: &[usize],
-        base: i64,
-        b: &BufferType,
-        part: &Part,
-        by: Group,
-        reads: &mut Vec<u32>,
-        writes: &mut Vec<(usize, u64)>,
-    ) -> Res<()> {
+    fn part(&self, route: &Route<'_>, part: &Part) -> Res<Effects> {
+        let (b, axes) = (&route.buffer, route.axes);
+        let (mut reads, mut writes) = (vec![], vec![]);
         let (elem, pitch) = (b.elem.bytes(), b.layout.swizzle);
         let (box_cols, cols) = (if pitch == 0 { 1 } else { pitch / elem }, b.shape[1]);
         let whole = pitch != 0 && part.len[1] % box_cols == 0 && part.first[1] % box_cols == 0;
@@ -128,24 +131,24 @@ impl Machine<'_> {
             Some(Fault::StoreRow(n)) => (pitch, n),
             _ => (pitch, 0),
         };
-        let tensor = self.tensor(t);
+        let tensor = self.tensor(route.tensor);
         for row in part.first[0]..part.first[0] + part.len[0] {
             for col in part.first[1]..part.first[1] + part.len[1] {
-                let slab = base + col / box_cols * b.layout.slab_bytes(&b.shape, b.elem);
+                let slab = route.base + col / box_cols * b.layout.slab_bytes(&b.shape, b.elem);
                 let from = swizzled(slab + (row + down) * pitch + col % box_cols * elem, swizzle);
-                let mut coords = start.to_vec();
+                let mut coords = route.start.clone();
                 coords[axes[0]] += row;
                 coords[axes[1]] += col;
                 if !coords.iter().zip(&tensor.shape).all(|(x, n)| (0..*n).contains(x)) {
                     continue;
                 }
-                let bits = self.shared.async_read(from, elem, by)?;
+                let bits = self.shared.async_read(from, elem, part.by)?;
                 reads.extend((0..elem).map(|i| (from + i) as u32));
                 let to = tensor.offset + coords.iter().zip(&tensor.strides).map(|(x, s)| x * s).sum::<i64>();
                 writes.push((to as usize, bits));
             }
         }
-        Ok(())
+        Ok((reads, writes))
     }
 
     /// `TmaStoreWait`: every thread of the role waits for its own groups.
