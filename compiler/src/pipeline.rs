@@ -154,6 +154,14 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, s| Ok(passes::interleave::run(f, &s.choices))),
     },
     Pass {
+        name: "tma-stores",
+        summary: "tiles go to tensors through shared memory where that is free and pays",
+        level: Level::Sm90,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, s| Ok(passes::tma_stores::run(f, &s.target, s.choices.stores))),
+    },
+    Pass {
         name: "wide-stores",
         summary: "tiles of accumulators are stored in runs of 16 bytes a thread",
         level: Level::Sm90,

@@ -83,6 +83,8 @@ pub const REFERENCES: &[(&str, Reference)] = &[
     ("dot_of_computed", programs::dot_of_computed),
     ("chained_relu", programs::chained_relu),
     ("three_dots", programs::three_dots),
+    ("stored_operand", programs::stored_operand),
+    ("shifted_columns", programs::shifted_columns),
     ("carried_tiles", programs::carried_tiles),
     ("transposed_a", programs::transposed_a),
     ("scan_if", programs::scan_if),

@@ -1,5 +1,6 @@
 //! The harness: finds cases, compiles them, shows what they became.
 
+use flashc_compiler::passes::Choices;
 use flashc_compiler::pipeline::Pass;
 use flashc_compiler::run_header::{self, RunHeader};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer, Quiet, compile};
@@ -114,7 +115,21 @@ pub fn trace(
     set: &[(String, String)],
     dump: Option<&str>,
 ) -> Result<(Compiled, Trace), Failure> {
-    let options = CompileOptions { set: set.to_vec(), ..CompileOptions::default() };
+    trace_with(name, text, set, dump, Choices::default())
+}
+
+/// The same with choices.
+///
+/// # Errors
+/// What the compiler says.
+pub fn trace_with(
+    name: &str,
+    text: &str,
+    set: &[(String, String)],
+    dump: Option<&str>,
+    choices: Choices,
+) -> Result<(Compiled, Trace), Failure> {
+    let options = CompileOptions { set: set.to_vec(), choices, ..CompileOptions::default() };
     let mut t = Trace { dump: dump.map(str::to_owned), ..Trace::default() };
     let compiled = compile(name, text.as_bytes(), &options, &mut t)?;
     Ok((compiled, t))
@@ -125,7 +140,8 @@ pub fn ptx_summary(ptx: &str) -> String {
     let rows = [
         ("wgmma", "wgmma.mma_async"),
         ("wgmma waits", "wgmma.wait_group"),
-        ("bulk-tensor loads", "cp.async.bulk.tensor"),
+        ("bulk-tensor loads", ".shared::cta.global.tile.mbarrier"),
+        ("bulk-tensor stores", ".global.shared::cta.tile.bulk_group"),
         ("mbarrier waits", "mbarrier.try_wait"),
         ("cta barriers", "bar.sync"),
         ("proxy fences", "fence.proxy.async"),
@@ -136,6 +152,7 @@ pub fn ptx_summary(ptx: &str) -> String {
         ("global stores", "st.global"),
         ("shared loads", "ld.shared"),
         ("shared stores", "st.shared"),
+        ("matrix stores", "stmatrix"),
         ("local accesses", ".local."),
         ("exp2", "ex2.approx"),
     ];

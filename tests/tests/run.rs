@@ -1,13 +1,17 @@
 //! Every program is interpreted after import and after every pass of every variant. Import is compared with
 //! a plain reference; a pass that does not reassociate with what was before it, bit for bit; one that does
-//! by the tolerance of the case.
+//! by the tolerance of the case. Then once more with all stores that can go through shared memory.
 
+use flashc_compiler::passes::Choices;
+use flashc_compiler::passes::tma_stores::Stores;
+use flashc_compiler::pipeline::VARIANTS;
 use flashc_compiler::reference::{Array, Inputs, Outputs, Signature, check};
 use flashc_compiler::run_header::{self, Case, RunHeader};
 use flashc_ir::Func;
+use flashc_ir::Kind;
 use flashc_ir::artifact::Requirement;
 use flashc_ir::interp::{HostTensor, Launch, Options, run};
-use flashc_tests::{program_cases, trace};
+use flashc_tests::{program_cases, trace_with};
 
 /// Cases with at most so many input elements are interpreted after every pass.
 const EVERY_PASS: usize = 20_000;
@@ -64,9 +68,20 @@ fn satisfied(r: &Requirement, signature: &Signature<'_>, inputs: &Inputs, case: 
     })
 }
 
-fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
+/// Runs a case; with `stores` forced only what that changes: the passes from `tma-stores` on.
+fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) {
     let at = format!("{name}:{}", case.line);
-    let (compiled, steps) = trace(name, text, &case.set, None).unwrap_or_else(|e| panic!("{at}: {e}"));
+    let (compiled, steps) = trace_with(name, text, &case.set, None, Choices { stores, ..Choices::default() })
+        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let forced = stores != Stores::Auto;
+    let copies = |f: &Func| {
+        let mut any = false;
+        f.walk(&mut |op| any |= matches!(op.kind, Kind::TmaStore { .. }));
+        any
+    };
+    if forced && !steps.after.iter().any(|a| a.0 == "tma-stores" && copies(&a.3)) {
+        return;
+    }
     let signature = Signature::from(&compiled.artifact);
     let inputs = Inputs::generate(&signature, header, case).unwrap_or_else(|e| panic!("{at}: {e}"));
     let judge = |outputs: &Outputs, what: &str| {
@@ -94,11 +109,13 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
     let elements: usize = inputs.tensors.values().map(|a| a.data.len()).sum();
     let every_pass = elements <= EVERY_PASS;
     let mut before: &Func = &compiled.imported;
+    let mut skipping = forced;
     for (i, (pass, reassociates, of, func)) in steps.after.iter().enumerate() {
-        if !launchable(of) {
+        skipping &= *pass != "tma-stores";
+        if !launchable(of) || skipping || forced && of != VARIANTS[0].name {
             continue;
         }
-        if *of != variant {
+        if *of != variant && !forced {
             (variant, last, placed) = (of.clone(), meaning.clone(), false);
             before = &compiled.imported;
         }
@@ -111,7 +128,7 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
         let what = format!("after {pass} ({variant})");
         let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed)
             .unwrap_or_else(|e| panic!("{at} {what}: {e}"));
-        if !reassociates && every_pass {
+        if !reassociates && every_pass && !(forced && *pass == "tma-stores") {
             assert!(bits == last, "{at} {what}: the pass changed results");
         }
         judge(&outputs, &what);
@@ -119,7 +136,7 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case) {
     }
 }
 
-fn folder(folder: &str) {
+fn folder(folder: &str, stores: Stores) {
     let all = program_cases(folder);
     let cases: Vec<_> = all.iter().flat_map(|(n, t, h)| h.cases.iter().map(move |c| (n, t, h, c))).collect();
     // One thread a core: a case takes seconds.
@@ -132,7 +149,7 @@ fn folder(folder: &str) {
                     cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                 {
                     let start = std::time::Instant::now();
-                    one(name, text, header, case);
+                    one(name, text, header, case, stores);
                     println!("{name}:{} {:.1} s", case.line, start.elapsed().as_secs_f64());
                 }
             });
@@ -143,10 +160,16 @@ fn folder(folder: &str) {
 
 #[test]
 fn examples() {
-    folder("dsl-examples");
+    folder("dsl-examples", Stores::Auto);
 }
 
 #[test]
 fn programs_that_are_no_examples() {
-    folder("tests/corpus/run");
+    folder("tests/corpus/run", Stores::Auto);
+}
+
+#[test]
+fn through_shared_memory() {
+    folder("dsl-examples", Stores::Tma);
+    folder("tests/corpus/run", Stores::Tma);
 }

@@ -233,6 +233,9 @@ pub(crate) struct Selftest {
     /// List the cases without running them
     #[arg(long)]
     pub list: bool,
+    /// Decide what passes leave to measurement: order=program (repeatable)
+    #[arg(long = "choose", value_name = "K=V", value_parser = choice)]
+    pub choose: Vec<(String, String)>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

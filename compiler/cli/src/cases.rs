@@ -151,7 +151,12 @@ mod tests {
     }
 
     fn labels(given: &Given) -> Result<Vec<String>> {
-        let s = Specialize { kernel: None, set: vec![("T".into(), "bf16".into())], target: String::new() };
+        let s = Specialize {
+            kernel: None,
+            set: vec![("T".into(), "bf16".into())],
+            target: String::new(),
+            choose: vec![],
+        };
         Ok(cases(&header("x", HEADER.as_bytes())?, &s, given, false)?.iter().map(label).collect())
     }
 

@@ -85,18 +85,23 @@ pub(crate) struct Failed {
 
 /// The compiler's options from the command line.
 pub(crate) fn options(s: &Specialize) -> CompileOptions {
-    let mut choices = Choices::default();
-    for (name, value) in &s.choose {
-        choices.set(name, value);
-    }
     CompileOptions {
-        choices,
+        choices: choices(&s.choose),
         kernel: s.kernel.clone(),
         set: s.set.clone(),
         target: s.target.clone(),
         color: colors(&std::io::stderr()),
         ..CompileOptions::default()
     }
+}
+
+/// Choices from the command line, which has checked them.
+pub(crate) fn choices(given: &[(String, String)]) -> Choices {
+    let mut choices = Choices::default();
+    for (name, value) in given {
+        choices.set(name, value);
+    }
+    choices
 }
 
 /// A failure in words.

@@ -127,6 +127,7 @@ impl Suite<'_> {
         let options = CompileOptions {
             kernel: header.kernel.clone(),
             set: case.set.clone(),
+            choices: program::choices(&self.args.choose),
             ..CompileOptions::default()
         };
         let started = Instant::now();

@@ -409,6 +409,15 @@ impl Shared {
     }
 }
 
+/// Rows of a TMA box at most.
+const BOX_ROWS: i64 = 256;
+
+/// The most rows that boxes of equal size can have which make up so many: whole groups of eight, so that each
+/// starts at a period of the swizzle, or all in one.
+pub fn box_rows(rows: i64) -> Option<i64> {
+    (1..=rows.min(BOX_ROWS)).rev().find(|n| rows % n == 0 && (n % 8 == 0 || *n == rows))
+}
+
 /// How `wgmma` finds an operand in shared memory (PTX ISA, "Matrix descriptor").
 ///
 /// Field values are bytes here; [`MatrixDescriptor::encode`] packs them.

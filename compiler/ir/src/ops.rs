@@ -249,6 +249,26 @@ pub enum Kind {
         /// As in `Load`.
         axes: Vec<usize>,
     },
+    /// `(tensor, start of each axis: i32..., buffer)`: bulk-tensor copies of the buffer to the tensor, issued
+    /// and committed as one group; they read the buffer late and drop what is out of range. With `wgm · wgn`
+    /// = 1 the first thread copies all; else the first thread of each warpgroup copies its part, as the
+    /// accumulator's layout has them
+    TmaStore {
+        /// As in `Load`.
+        axes: Vec<usize>,
+        /// Parts of the buffer along its rows.
+        wgm: i64,
+        /// And along its columns.
+        wgn: i64,
+    },
+    /// `(buffers...)`: each thread waits until at most `pending` groups of its copies to tensors are in flight;
+    /// the buffers are those that the groups read
+    TmaStoreWait {
+        /// Groups that may still be in flight.
+        pending: i64,
+        /// Until their buffers have been read is enough; else until the tensors are written.
+        read: bool,
+    },
     /// `(barrier, parity: i32)`: wait for the phase of this parity to complete
     BarrierWait,
     /// `(tile, buffer)`: registers to shared memory, swizzled
@@ -294,6 +314,8 @@ pub enum Kind {
     FenceAsync,
     /// `()`: all threads of the CTA
     CtaBarrier,
+    /// `()`: the threads of each warpgroup of the role
+    GroupBarrier,
 }
 
 impl Kind {
@@ -336,6 +358,8 @@ impl Kind {
             Kind::Alloc { .. } => "sm90.alloc".into(),
             Kind::BarrierAlloc { .. } => "sm90.barrier_alloc".into(),
             Kind::TmaLoad { .. } => "sm90.tma_load".into(),
+            Kind::TmaStore { .. } => "sm90.tma_store".into(),
+            Kind::TmaStoreWait { .. } => "sm90.tma_store_wait".into(),
             Kind::BarrierWait => "sm90.barrier_wait".into(),
             Kind::LocalStore => "sm90.local_store".into(),
             Kind::LocalLoad => "sm90.local_load".into(),
@@ -348,6 +372,7 @@ impl Kind {
             Kind::TurnPass { .. } => "sm90.turn_pass".into(),
             Kind::FenceAsync => "sm90.fence_async".into(),
             Kind::CtaBarrier => "sm90.cta_barrier".into(),
+            Kind::GroupBarrier => "sm90.group_barrier".into(),
         }
     }
 
@@ -367,6 +392,8 @@ impl Kind {
                 | Alloc { .. }
                 | BarrierAlloc { .. }
                 | TmaLoad { .. }
+                | TmaStore { .. }
+                | TmaStoreWait { .. }
                 | BarrierWait
                 | LocalStore
                 | LocalLoad
@@ -378,6 +405,7 @@ impl Kind {
                 | TurnPass { .. }
                 | FenceAsync
                 | CtaBarrier
+                | GroupBarrier
         )
     }
 }

@@ -149,6 +149,12 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
         Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => {
             format!("axes = {}", array(axes))
         }
+        Kind::TmaStore { axes, wgm, wgn } => {
+            format!("axes = {}, wgm = {wgm} : i64, wgn = {wgn} : i64", array(axes))
+        }
+        Kind::TmaStoreWait { pending, read } => {
+            format!("pending = {pending} : i64{}", if *read { ", read" } else { "" })
+        }
         Kind::Alloc { offset } => offset.map(|o| format!("offset = {o} : i64")).unwrap_or_default(),
         Kind::BarrierAlloc { count, offset } => {
             let offset = offset.map(|o| format!(", offset = {o} : i64")).unwrap_or_default();
@@ -271,6 +277,10 @@ pub fn kind_from_mlir(
         ("sm90", "alloc") => Kind::Alloc { offset: optional("offset")? },
         ("sm90", "barrier_alloc") => Kind::BarrierAlloc { count: int("count")?, offset: optional("offset")? },
         ("sm90", "tma_load") => Kind::TmaLoad { axes: ints("axes")? },
+        ("sm90", "tma_store") => Kind::TmaStore { axes: ints("axes")?, wgm: int("wgm")?, wgn: int("wgn")? },
+        ("sm90", "tma_store_wait") => {
+            Kind::TmaStoreWait { pending: int("pending")?, read: attr("read").is_some() }
+        }
         ("sm90", "barrier_wait") => Kind::BarrierWait,
         ("sm90", "local_store") => Kind::LocalStore,
         ("sm90", "local_load") => Kind::LocalLoad,
@@ -299,6 +309,7 @@ pub fn kind_from_mlir(
         ("sm90", "turn_pass") => Kind::TurnPass { turns: int("turns")? },
         ("sm90", "fence_async") => Kind::FenceAsync,
         ("sm90", "cta_barrier") => Kind::CtaBarrier,
+        ("sm90", "group_barrier") => Kind::GroupBarrier,
         ("arith" | "tile", _) => {
             if let Some(op) = BinaryOp::from_name(op) {
                 Kind::Binary(op)

@@ -3,7 +3,7 @@
 //! [`std::fmt::Display`] prints the MLIR syntax, [`std::str::FromStr`] reads it back; the ODS
 //! definitions in `flashc-mlir` accept exactly these spellings.
 
-use crate::layout::{Layout, Shared};
+use crate::layout::{Layout, SWIZZLE_ALIGN, Shared};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -171,6 +171,11 @@ impl BufferType {
     /// Bytes that the buffer takes, padding included.
     pub fn bytes(&self) -> i64 {
         self.layout.bytes(&self.shape, self.elem)
+    }
+
+    /// Bytes of a ring of so many: slots lie a whole number of swizzle periods apart.
+    pub fn ring_bytes(&self, slots: i64) -> i64 {
+        (self.bytes() + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN * slots
     }
 }
 

@@ -10,6 +10,8 @@
 //! - `global`: tensors
 //! - `shared`: buffers, barriers, TMA, exchanges between threads
 //! - `shuffle`: exchanges within a warp
+//! - `store`: copies from shared memory to tensors
+//! - `matrix`: 8 × 8 matrices to shared memory
 //! - `reduce`: reductions
 //! - `mma`: wgmma
 //! - `roles`: groups of warps with tasks of their own
@@ -17,11 +19,13 @@
 mod elementwise;
 mod emit;
 mod global;
+mod matrix;
 mod mma;
 mod reduce;
 mod roles;
 mod shared;
 mod shuffle;
+mod store;
 mod thread;
 
 use crate::passes::{Failure, Problem};
@@ -402,6 +406,11 @@ impl Lower<'_> {
             Kind::TurnWait { turns } => return self.turn(*turns, 0),
             Kind::TurnPass { turns } => return self.turn(*turns, 1),
             Kind::TmaLoad { axes } => return self.tma_load(op, axes),
+            Kind::TmaStore { axes, wgm, wgn } => return self.tma_store(op, axes, *wgm, *wgn),
+            Kind::TmaStoreWait { pending, read } => {
+                self.tma_store_wait(*pending, *read);
+                return Ok(());
+            }
             Kind::BarrierWait => return self.barrier_wait(op),
             Kind::LocalStore => return self.local_store(op),
             Kind::LocalLoad => Value::Tile(self.local_load(op)?),
@@ -414,6 +423,10 @@ impl Lower<'_> {
             }
             Kind::CtaBarrier => {
                 self.cta_barrier();
+                return Ok(());
+            }
+            Kind::GroupBarrier => {
+                self.group_barrier();
                 return Ok(());
             }
         };

@@ -9,9 +9,9 @@ use flashc_ir::ops::{Kind, Role};
 /// Named barrier of the threads of one role; 0 is the CTA's.
 const ROLE_BARRIER: i64 = 1;
 /// The first of the named barriers that turns are taken at.
-const TURN_BARRIER: i64 = 2;
+pub(super) const TURN_BARRIER: i64 = 2;
 /// Threads of a warpgroup.
-const GROUP: i64 = WARPGROUP * LANES as i64;
+pub(super) const GROUP: i64 = WARPGROUP * LANES as i64;
 
 impl Lower<'_> {
     /// The first role's warps come first, so that its threads count from 0. Every other role is run by one

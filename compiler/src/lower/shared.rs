@@ -4,6 +4,7 @@ use super::emit::{I32, I64, Ty, V};
 use super::{BARRIER_BYTES, Failure, Lower, Place};
 use crate::passes::exchange::{axis_slots, reshape_is_free};
 use flashc_ir::artifact::TensorMapSpec;
+use flashc_ir::layout::box_rows;
 use flashc_ir::ops::Kind;
 use flashc_ir::shuffle;
 use flashc_ir::{Block, BufferType, Distribution, Elem, Func, Op, TileType, Type, ValueId};
@@ -13,8 +14,6 @@ use std::collections::HashMap;
 const RUN_BYTES: i64 = 16;
 /// Bytes that a thread holds on their way from global to shared memory.
 const COPY_BATCH: usize = 64;
-/// Rows of a TMA box at most.
-const BOX_ROWS: i64 = 256;
 
 impl Lower<'_> {
     /// Initialises every mbarrier before anything else.
@@ -102,9 +101,7 @@ impl Lower<'_> {
         order.extend((0..rank).rev().filter(|a| !axes.contains(a)));
         let slab_cols = b.layout.slab_cols(b.shape[1], b.elem);
         let slabs = (shape[1] + slab_cols - 1) / slab_cols;
-        // Boxes of whole groups of eight rows, so that each starts at a swizzle period.
-        let whole = |n: &i64| shape[0] % n == 0 && (*n % 8 == 0 || *n == shape[0]);
-        let box_rows = (1..=shape[0].min(BOX_ROWS)).rev().find(whole).unwrap_or(8);
+        let box_rows = box_rows(shape[0]).unwrap_or(8);
         let boxes = shape[0] / box_rows;
         let mut box_dims = vec![slab_cols as u32, box_rows as u32];
         box_dims.resize(rank, 1);
@@ -152,7 +149,7 @@ impl Lower<'_> {
     }
 
     /// The parameter of a tensor map; equal maps are one parameter.
-    fn tensor_map(&mut self, spec: TensorMapSpec) -> V {
+    pub(super) fn tensor_map(&mut self, spec: TensorMapSpec) -> V {
         if let Some((_, v)) = self.maps.iter().find(|(s, _)| *s == spec) {
             return *v;
         }
@@ -202,6 +199,9 @@ impl Lower<'_> {
         at: Place,
     ) -> Result<(), Failure> {
         let d = self.distribution(t)?;
+        if regs.len() == d.regs.len() && self.put_matrices(t, &d, regs, b, at)? {
+            return Ok(());
+        }
         let run = run_length(&d, b);
         let owner = self.threads.owner(&mut self.e, &d);
         for first in (0..regs.len()).step_by(run) {

@@ -21,7 +21,7 @@ impl Lower<'_> {
         };
         let start: Vec<V> = plan.start.iter().map(|r| r.map_or(zero, |r| self.whole_bits(regs[r]))).collect();
         let pack = packed(plan, (WORD / elem.bytes()).max(1) as usize);
-        let mut words: Vec<Vec<V>> = start.chunks(pack).map(|c| self.to_words(c)).collect();
+        let mut words: Vec<Vec<V>> = start.chunks(pack).map(|c| self.words(c)).collect();
         for swap in &plan.swaps {
             let bit = self.threads.lane_bit(&mut self.e, swap.bit);
             for (low, high) in swap.pairs.iter().filter(|p| p.0 % pack == 0) {
@@ -43,7 +43,7 @@ impl Lower<'_> {
     }
 
     /// An element as an integer of its width in memory.
-    fn whole_bits(&mut self, v: V) -> V {
+    pub(super) fn whole_bits(&mut self, v: V) -> V {
         match v.ty {
             Ty::Num(Elem::I1) => self.e.op("arith.extui", "", &[v], Ty::Num(Elem::I8)),
             Ty::Num(e) if e.is_float() => self.e.bitcast(v, Ty::Num(integer(e))),
@@ -52,7 +52,7 @@ impl Lower<'_> {
     }
 
     /// Integers side by side in 32-bit words.
-    fn to_words(&mut self, parts: &[V]) -> Vec<V> {
+    pub(super) fn words(&mut self, parts: &[V]) -> Vec<V> {
         let Ty::Num(elem) = parts[0].ty else { return parts.to_vec() };
         if elem.bytes() == 2 * WORD {
             let halves = self.e.bitcast(parts[0], Ty::Vec(2, Elem::I32));
@@ -113,7 +113,7 @@ fn of_bytes(bytes: i64) -> Elem {
 /// How many neighbouring registers, `most` or fewer, always move together.
 fn packed(plan: &Shuffles, most: usize) -> usize {
     let together = |n: usize| {
-        plan.start.len() % n == 0
+        plan.start.len().is_multiple_of(n)
             && plan.swaps.iter().all(|s| {
                 s.pairs.iter().all(|(low, high)| {
                     let first = low - low % n;

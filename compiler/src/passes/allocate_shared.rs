@@ -15,7 +15,12 @@
 //! `shared_bytes`; two buffers that are live at the same time do not overlap.
 //!
 //! A lifetime is an interval of operations in program order; one that touches a loop from outside, or
-//! that is used in a loop before it is written there, covers the whole loop. First fit, largest first.
+//! that is used in a loop before it is written there, covers the whole loop. What a product or a copy reads
+//! is live until its wait, a ring as long as its slots. First fit, largest first.
+//!
+//! Roles run at the same time. What another role than the first touches is live from their start on, and
+//! until the first role's last use if it has one: whatever is copied to a buffer, the first role waits for
+//! before that. So what the first role needs after its loops may lie where rings were.
 //!
 //! Declines (a user error): the kernel needs more than the target has. The error lists what takes how
 //! much.
@@ -25,7 +30,7 @@ use flashc_front::codes::Code;
 use flashc_ir::layout::SWIZZLE_ALIGN;
 use flashc_ir::ops::Kind;
 use flashc_ir::target::Target;
-use flashc_ir::{Block, Builder, Func, Loc, Step, Type, ValueId};
+use flashc_ir::{Block, Builder, Func, Loc, Op, Step, Type, ValueId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -88,7 +93,8 @@ pub fn run(func: &Func, target: &Target) -> Result<Func, Failure> {
 pub fn plan(func: &Func) -> Plan {
     let mut lives: HashMap<ValueId, (usize, usize)> = HashMap::new();
     let (mut clock, mut plan) = (0, Plan::default());
-    number(func, &func.body, &mut clock, &mut lives, &mut plan);
+    let reads = reads(func);
+    number(func, &reads, &func.body, &mut clock, &mut lives, &mut plan);
     for p in &mut plan.buffers {
         p.live = lives.get(&p.buffer).copied().unwrap_or(p.live);
     }
@@ -126,10 +132,35 @@ fn align(x: i64) -> i64 {
     (x + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN
 }
 
+/// For each slot its ring, and for each product in flight the buffers and rings that it reads.
+fn reads(func: &Func) -> HashMap<ValueId, Vec<ValueId>> {
+    let mut all: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
+    func.walk(&mut |op| {
+        if matches!(op.kind, Kind::Slot | Kind::Wgmma { .. }) {
+            let shared = |v: &&ValueId| matches!(func.ty(**v), Type::Buffer(_) | Type::Ring(..));
+            let of = |v: &ValueId| all.get(v).cloned().unwrap_or_else(|| vec![*v]);
+            let found = op.operands.iter().filter(shared).flat_map(of).collect();
+            all.insert(op.result(), found);
+        }
+    });
+    all
+}
+
+/// The buffers and rings that an operation touches.
+fn touched(func: &Func, reads: &HashMap<ValueId, Vec<ValueId>>, op: &Op) -> Vec<ValueId> {
+    let of = |v: &ValueId| match reads.get(v) {
+        Some(all) => all.clone(),
+        None if matches!(func.ty(*v), Type::Buffer(_) | Type::Ring(..)) => vec![*v],
+        None => vec![],
+    };
+    op.operands.iter().flat_map(of).collect()
+}
+
 /// Numbers operations and extends lifetimes; a buffer that a loop does not write before it reads, or that
 /// is touched outside as well, lives for the whole loop.
 fn number(
     func: &Func,
+    reads: &HashMap<ValueId, Vec<ValueId>>,
     block: &Block,
     clock: &mut usize,
     lives: &mut HashMap<ValueId, (usize, usize)>,
@@ -141,7 +172,7 @@ fn number(
             Kind::Alloc { .. } => {
                 let bytes = match func.ty(op.result()) {
                     Type::Buffer(b) => b.bytes(),
-                    Type::Ring(b, n) => align(b.bytes()) * n,
+                    Type::Ring(b, n) => b.ring_bytes(*n),
                     _ => 0,
                 };
                 plan.buffers.push(Placed {
@@ -160,8 +191,8 @@ fn number(
             }
             _ => {}
         }
-        for v in op.operands.iter().filter(|v| matches!(func.ty(**v), Type::Buffer(_) | Type::Ring(..))) {
-            let l = lives.entry(*v).or_insert((*clock, *clock));
+        for v in touched(func, reads, op) {
+            let l = lives.entry(v).or_insert((*clock, *clock));
             l.1 = *clock;
         }
         if op.regions.is_empty() {
@@ -169,22 +200,19 @@ fn number(
         }
         let start = *clock;
         let before: Vec<ValueId> = lives.keys().copied().collect();
+        if matches!(op.kind, Kind::Roles { .. }) {
+            roles(func, reads, op, clock, lives, plan);
+            continue;
+        }
         for r in &op.regions {
-            number(func, r, clock, lives, plan);
+            number(func, reads, r, clock, lives, plan);
         }
         *clock += 1;
-        if matches!(op.kind, Kind::Roles { .. }) {
-            // Roles run at the same time: what one of them touches is live as long as they all are.
-            let end = *clock;
-            for l in lives.values_mut().filter(|l| l.1 > start) {
-                *l = (l.0.min(start), end);
-            }
-        }
         if matches!(op.kind, Kind::For { .. }) {
             let end = *clock;
             for (v, l) in lives.iter_mut() {
                 let outside = before.contains(v);
-                if l.1 > start && (outside || reads_first(&op.regions[0], *v) != Some(false)) {
+                if l.1 > start && (outside || reads_first(func, reads, &op.regions[0], *v) != Some(false)) {
                     l.0 = if outside { l.0 } else { start };
                     l.1 = end;
                 }
@@ -193,16 +221,52 @@ fn number(
     }
 }
 
+/// Roles run at the same time: what others than the first touch is live from their start, and until the
+/// first role is done with it; what that never touches, until they all end.
+fn roles(
+    func: &Func,
+    reads: &HashMap<ValueId, Vec<ValueId>>,
+    op: &Op,
+    clock: &mut usize,
+    lives: &mut HashMap<ValueId, (usize, usize)>,
+    plan: &mut Plan,
+) {
+    let start = *clock;
+    let Some((first, others)) = op.regions.split_first() else { return };
+    number(func, reads, first, clock, lives, plan);
+    let mine = lives.clone();
+    for r in others {
+        number(func, reads, r, clock, lives, plan);
+    }
+    *clock += 1;
+    for (v, l) in lives.iter_mut() {
+        let before = mine.get(v);
+        if before == Some(l) {
+            continue;
+        }
+        *l = match before {
+            Some(b) if b.1 > start => (b.0.min(start), b.1),
+            Some(b) => (b.0, *clock),
+            None => (start, *clock),
+        };
+    }
+}
+
 /// Is a buffer's first appearance in a block a read? `None` if it does not appear.
-fn reads_first(block: &Block, v: ValueId) -> Option<bool> {
+fn reads_first(
+    func: &Func,
+    reads: &HashMap<ValueId, Vec<ValueId>>,
+    block: &Block,
+    v: ValueId,
+) -> Option<bool> {
     block.ops.iter().find_map(|op| {
-        if op.operands.contains(&v) {
+        if touched(func, reads, op).contains(&v) {
             let writes = matches!(op.kind, Kind::LocalStore | Kind::TmaLoad { .. })
                 || matches!(op.kind, Kind::Reduce { .. } | Kind::Convert | Kind::Reshape | Kind::Trans);
             return Some(!writes);
         }
         // Something conditional or repeated: be careful.
-        op.regions.iter().find_map(|r| reads_first(r, v)).map(|_| true)
+        op.regions.iter().find_map(|r| reads_first(func, reads, r, v)).map(|_| true)
     })
 }
 

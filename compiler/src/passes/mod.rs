@@ -16,6 +16,7 @@ pub mod rotate;
 pub mod schedule_programs;
 pub mod specialize_roles;
 pub mod tma_loads;
+pub mod tma_stores;
 pub mod warpgroup_mma;
 pub mod wide_stores;
 
@@ -39,6 +40,8 @@ pub struct Choices {
     pub order: Order,
     /// See [`schedule_programs`].
     pub schedule: Schedule,
+    /// See [`tma_stores`].
+    pub stores: tma_stores::Stores,
 }
 
 /// Who runs which program.
@@ -72,13 +75,17 @@ impl Choices {
             ("order", "program") => self.order = Order::Program,
             ("schedule", "auto") => self.schedule = Schedule::Auto,
             ("schedule", "single") => self.schedule = Schedule::Single,
+            ("stores", name) => match tma_stores::Stores::from_name(name) {
+                Some(stores) => self.stores = stores,
+                None => return false,
+            },
             _ => return false,
         }
         true
     }
 
     /// What [`Choices::set`] takes, for help texts.
-    pub const NAMES: &str = "order=auto|halves|program, schedule=auto|single";
+    pub const NAMES: &str = "order=auto|halves|program, schedule=auto|single, stores=auto|direct|tma";
 }
 
 /// What a user's program asks for and the target cannot do.

@@ -68,8 +68,8 @@ pub fn run(func: &Func) -> Func {
 pub fn plan(func: &Func) -> Plan {
     let (mut divisors, mut plan, mut stores) = (Divisors::new(func), Plan::default(), 0);
     func.walk(&mut |op| {
-        if let Kind::Store { axes } = &op.kind {
-            if let Some(layout) = layout(func, op, axes, &mut divisors) {
+        if let Kind::Store { .. } = &op.kind {
+            if let Some(layout) = layout(func, op, &mut divisors) {
                 let tile = op.operands[op.operands.len() - 1];
                 plan.sites.push(Site { store: stores, tile, layout });
             }
@@ -80,10 +80,11 @@ pub fn plan(func: &Func) -> Plan {
 }
 
 /// The layout that a store should have, if it is another one.
-fn layout(func: &Func, op: &Op, axes: &[usize], divisors: &mut Divisors<'_>) -> Option<Layout> {
+pub(super) fn layout(func: &Func, op: &Op, divisors: &mut Divisors<'_>) -> Option<Layout> {
+    let Kind::Store { axes } = &op.kind else { return None };
     let rank = func.ty(op.operands[0]).as_tensor()?.dims.len();
     let t = func.ty(op.operands[op.operands.len() - 1]).as_tile()?;
-    let (Some(Layout::Acc { wgm, wgn }), &[_, last]) = (&t.layout, axes) else { return None };
+    let (Some(Layout::Acc { wgm, wgn }), &[_, last]) = (&t.layout, &axes[..]) else { return None };
     let columns = t.shape[1] / wgn;
     let mut run = RUN_BYTES / t.elem.bytes();
     while run > ACC_RUN && QUAD * run > columns {

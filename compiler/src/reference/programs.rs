@@ -59,6 +59,29 @@ pub(super) fn three_dots(inputs: &Inputs) -> Outputs {
     outputs([("y", y)])
 }
 
+pub(super) fn stored_operand(inputs: &Inputs) -> Outputs {
+    let p = map(&product(&inputs.tensor("a"), &inputs.tensor("w")), |x| round(x, Elem::F16));
+    let e = inputs.tensor("e");
+    let (block, rows) = (e.shape[0], p.shape[0]);
+    // Each block of rows is multiplied by e; rows past the end are 0.
+    let y = Array::build(&p.shape, &mut |at| {
+        let first = at[0] / block * block;
+        let here = (rows - first).min(block);
+        (0..here).map(|k| e.at(&[at[0] - first, k]) * p.at(&[first + k, at[1]])).sum()
+    });
+    outputs([("p", p), ("y", y)])
+}
+
+pub(super) fn shifted_columns(inputs: &Inputs) -> Outputs {
+    let (a, b, by) = (inputs.tensor("a"), inputs.tensor("b"), inputs.scalar("by") as i64);
+    let (rows, depth) = (a.shape[0], a.shape[1]);
+    let c = Array::build(&[rows, inputs.dim("W")], &mut |at| {
+        let n = at[1] - by;
+        if n >= b.shape[0] { 0.0 } else { (0..depth).map(|k| a.at(&[at[0], k]) * b.at(&[n, k])).sum() }
+    });
+    outputs([("c", c)])
+}
+
 pub(super) fn carried_tiles(inputs: &Inputs) -> Outputs {
     let x = inputs.tensor("x");
     let (steps, n) = (x.shape[0], x.shape[1]);

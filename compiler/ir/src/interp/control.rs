@@ -46,6 +46,8 @@ fn switches(kind: &Kind) -> bool {
     matches!(
         kind,
         Kind::TmaLoad { .. }
+            | Kind::TmaStore { .. }
+            | Kind::TmaStoreWait { .. }
             | Kind::BarrierWait
             | Kind::BarrierArrive
             | Kind::Wgmma { .. }

@@ -55,6 +55,11 @@ impl Machine<'_> {
     }
 
     fn read(&self, t: usize, at: &[Option<usize>]) -> Res<Cells> {
+        if let Some(i) = at.iter().flatten().find(|i| self.shared.stores.lands_at(t, **i)) {
+            let why =
+                format!("element {i} of `{}` is read while a copy to it is in flight", self.tensor_name(t));
+            return stop(TrapKind::CopyInFlight, why);
+        }
         let tensor = self.tensor(t);
         if let Some(i) = at.iter().flatten().find(|i| !tensor.has_value(**i)) {
             return stop(
@@ -77,6 +82,11 @@ impl Machine<'_> {
                 TrapKind::Poison,
                 format!("element {e} stored to `{}` has no defined value", self.tensor_name(t)),
             );
+        }
+        if let Some(i) = at.iter().flatten().find(|i| self.shared.stores.lands_at(t, **i)) {
+            let why =
+                format!("element {i} of `{}` is stored while a copy to it is in flight", self.tensor_name(t));
+            return stop(TrapKind::CopyInFlight, why);
         }
         let tensor = self.tensor_mut(t);
         if tensor.elem != values.elem {
@@ -133,6 +143,15 @@ impl Machine<'_> {
         }
         self.write(t, &at, &value)
     }
+}
+
+/// A number of a tensor from bits, for copies of bytes.
+pub(super) fn set_bits(t: &mut HostTensor, i: usize, bits: u64) {
+    match &mut t.data {
+        HostData::Float(v) => v[i] = number::float_from_bits(bits, t.elem),
+        HostData::Int(v) => v[i] = number::wrap(bits as i64, t.elem),
+    }
+    t.mark(i);
 }
 
 /// Numbers of a tensor as bits, for copies of bytes.

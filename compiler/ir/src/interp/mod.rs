@@ -4,8 +4,8 @@
 //! tile element, row-major; after it one a register of a thread, holes included. A `frame` says which
 //! element a cell holds, so elementwise operations never see the difference, and the others check that
 //! a thread has what it reads. At `sm90` level shared memory is a byte array that knows who touched each
-//! byte and when (`shared`); tensor copies (`tma`) land late, and who may rely on what goes by mbarriers
-//! (`sync`); roles run at the same time (`control`, `replay`); products are fetched through decoded
+//! byte and when (`shared`); tensor copies (`tma`, `store`) land late, and who may rely on what goes by
+//! mbarriers (`sync`); roles run at the same time (`control`, `replay`); products are fetched through decoded
 //! matrix descriptors (`descriptor`) and stay in flight until a wait (`wgmma`).
 //!
 //! # Numbers
@@ -37,6 +37,7 @@ mod number;
 mod program;
 mod replay;
 mod shared;
+mod store;
 mod sync;
 mod tensor;
 mod tiles;
@@ -100,6 +101,8 @@ pub enum Fault {
     TmaSwizzle(i64),
     /// These bits of every matrix descriptor are inverted.
     Descriptor(u64),
+    /// Copies to tensors take their rows so much further down in shared memory.
+    StoreRow(i64),
     /// Tensor copies of more bytes than this announce so many less.
     ShortExpect(i64),
 }
@@ -129,7 +132,7 @@ pub enum TrapKind {
     Unwritten,
     /// The tensor cannot be copied by the tensor memory accelerator.
     Tma,
-    /// An access to a buffer into which a copy is in flight, or an exit while one is.
+    /// An access to a buffer or a tensor into which a copy is in flight, or an exit while one is.
     CopyInFlight,
     /// More arrivals than the barrier counts.
     Barrier,
@@ -137,7 +140,7 @@ pub enum TrapKind {
     Deadlock,
     /// The result of a wgmma used, or the function left, before a wait has covered it.
     GroupInFlight,
-    /// A write to an operand that a wgmma in flight still reads.
+    /// A write to what a wgmma or a copy in flight still reads.
     Overwritten,
     /// Generic accesses and the async proxy meet without a fence and a barrier.
     MissingFence,
@@ -176,10 +179,14 @@ pub struct Report {
     pub tma_copies: u64,
     /// Bytes that they announced.
     pub tma_bytes: u64,
+    /// Bulk-tensor copies to tensors, one a part.
+    pub tma_stores: u64,
     /// Waits on mbarriers.
     pub barrier_waits: u64,
     /// Barriers of the whole CTA.
     pub cta_barriers: u64,
+    /// Barriers of the threads of each warpgroup.
+    pub group_barriers: u64,
     /// Proxy fences.
     pub fences: u64,
     /// Bytes of shared memory.

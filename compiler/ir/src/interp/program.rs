@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
             self.env[v.0 as usize] = Some(value.clone());
         }
         self.body()?;
-        let left = self.check_exit();
+        let left = self.check_exit().and_then(|()| self.land_stores());
         let loc = self.func.body.ops.last().map_or(&self.func.loc, |op| &op.loc);
         left.map_err(|s| self.trap(s, loc))
     }
@@ -367,6 +367,8 @@ impl<'a> Machine<'a> {
                 return self.define(&op.results, vec![Value::Barrier(at)]);
             }
             Kind::TmaLoad { axes } => return self.tma_load(op, axes),
+            Kind::TmaStore { axes, wgm, wgn } => return self.tma_store(op, axes, *wgm, *wgn),
+            Kind::TmaStoreWait { pending, read } => return self.tma_store_wait(*pending, *read),
             Kind::BarrierArrive => return self.barrier_arrive(op),
             Kind::Slot => {
                 let slot = self.slot(op)?;
@@ -401,6 +403,14 @@ impl<'a> Machine<'a> {
                 self.shared.barrier();
                 return Ok(());
             }
+            Kind::GroupBarrier => {
+                if self.shared.role > 0 {
+                    return malformed("a barrier of a warpgroup in a role that one thread runs");
+                }
+                self.report.group_barriers += 1;
+                self.shared.group_barrier();
+                return Ok(());
+            }
         };
         self.define(&op.results, vec![Value::Cells(Rc::new(out))])
     }
@@ -417,6 +427,9 @@ impl<'a> Machine<'a> {
     fn check_exit(&self) -> Res<()> {
         if self.shared.copies_in_flight() {
             return stop(TrapKind::CopyInFlight, "the program ends while a copy is in flight");
+        }
+        if self.shared.stores.reading() {
+            return stop(TrapKind::CopyInFlight, "the program ends while a copy reads its shared memory");
         }
         if self.shared.unobserved() {
             return stop(TrapKind::CopyInFlight, "the program ends and nobody has waited for a copy");

@@ -7,16 +7,27 @@
 use super::cells::{Cells, HOLE};
 use super::frame::{Frame, row_major};
 use super::program::{Machine, Value};
+use super::store::Stores;
 use super::sync::{Clock, Copy, Landed, Mbarrier};
 use super::{Mode, Res, TrapKind, malformed, stop};
 use crate::func::{Func, Op, ValueId};
-use crate::layout::SWIZZLE_ALIGN;
+use crate::layout::{LANES, SWIZZLE_ALIGN, WARPGROUP};
 use crate::ops::Kind;
 use crate::types::{BufferType, Type};
 use std::collections::{BTreeMap, HashMap};
 
 /// More threads than one.
 const MANY: u32 = u32::MAX;
+/// Threads of a warpgroup.
+const GROUP: u32 = (WARPGROUP as usize * LANES) as u32;
+
+/// A warpgroup of the role that holds tiles; none for several of them.
+pub(super) type Group = Option<u8>;
+
+/// The warpgroup of a thread.
+fn group_of(thread: u32) -> Group {
+    (thread != MANY).then_some((thread / GROUP) as u8)
+}
 /// Bytes of an mbarrier.
 const BARRIER_BYTES: i64 = 8;
 /// Shared memory beyond this is refused.
@@ -37,8 +48,10 @@ struct Byte {
     /// Last generic reads.
     reader: u32,
     read_time: u32,
-    /// When a group that read it was waited for.
+    /// When a group of wgmma that read it, or a copy from it to a tensor, was waited for, and by which
+    /// warpgroup's threads.
     async_read_time: u32,
+    async_reader: Group,
     /// Who copied it here.
     landed: Landed,
 }
@@ -51,6 +64,8 @@ pub(super) struct SharedState {
     counts: BTreeMap<i64, i64>,
     pub(super) barriers: BTreeMap<i64, Mbarrier>,
     pub(super) copies: Vec<Copy>,
+    /// Copies to tensors.
+    pub(super) stores: Stores,
     now: u32,
     fenced: u32,
     /// What each role knows, and which one runs. Outside of roles there is one.
@@ -123,6 +138,7 @@ impl SharedState {
             bytes: vec![Byte::default(); total as usize],
             barriers: BTreeMap::new(),
             copies: vec![],
+            stores: Stores::default(),
             now: 0,
             fenced: 0,
             clocks: vec![Clock::default()],
@@ -135,6 +151,7 @@ impl SharedState {
     pub(super) fn reset(&mut self) {
         self.bytes.fill(Byte::default());
         self.copies.clear();
+        self.stores = Stores::default();
         let n = self.counts.len();
         let barrier = |(i, (at, count)): (usize, (&i64, &i64))| (*at, Mbarrier::new(i, *count, n));
         self.barriers = self.counts.iter().enumerate().map(barrier).collect();
@@ -182,20 +199,37 @@ impl SharedState {
         known.visible = known.visible.max(fenced);
     }
 
-    /// Is a generic access at this time not over for the running role?
-    fn racing(&self, time: u32) -> bool {
-        !self.lenient && time != 0 && time >= self.known().met
+    /// The threads of each warpgroup meet.
+    pub(super) fn group_barrier(&mut self) {
+        self.tick();
+        let (now, fenced) = (self.now, self.fenced);
+        let known = &mut self.clocks[self.role];
+        known.within.met = now;
+        known.within.read = now;
+        known.within.visible = known.within.visible.max(fenced);
+    }
+
+    /// Is a generic access by one of these at this time not over for the running role, or for the warpgroup
+    /// that asks?
+    fn racing(&self, time: u32, by: Group, asks: Group) -> bool {
+        let known = self.known();
+        let met = if by.is_some() && by == asks { known.met.max(known.within.met) } else { known.met };
+        !self.lenient && time != 0 && time >= met
     }
 
     /// Is one that is over not visible to the async proxy?
-    fn unfenced(&self, time: u32) -> bool {
-        !self.lenient && time != 0 && time >= self.known().visible
+    fn unfenced(&self, time: u32, by: Group, asks: Group) -> bool {
+        let known = self.known();
+        let within = if by.is_some() && by == asks { known.within.visible } else { 0 };
+        !self.lenient && time != 0 && time >= known.visible.max(within)
     }
 
-    /// Is a wgmma's read that ended at this time not over for the running role? Barriers that are still to
-    /// be placed order only what one role does.
-    fn read_racing(&self, time: u32) -> bool {
-        !(self.lenient && self.role == 0) && time != 0 && time >= self.known().read
+    /// Is a read by the async proxy that ended at this time for one of these not over for the running role,
+    /// or for the warpgroup that asks? Barriers that are still to be placed order only what one role does.
+    fn read_racing(&self, time: u32, by: Group, asks: Group) -> bool {
+        let known = self.known();
+        let read = if by.is_some() && by == asks { known.read.max(known.within.read) } else { known.read };
+        !(self.lenient && self.role == 0) && time != 0 && time >= read
     }
 
     fn byte(&self, at: i64) -> Res<Byte> {
@@ -227,13 +261,14 @@ impl SharedState {
         let mut bits = 0;
         for i in 0..n {
             let b = self.defined(at + i)?;
-            if b.writer != thread && self.racing(b.write_time) {
+            if b.writer != thread && self.racing(b.write_time, group_of(b.writer), group_of(thread)) {
                 let why =
                     format!("byte {}: thread {thread} reads what another wrote, no barrier between", at + i);
                 return stop(TrapKind::Race, why);
             }
             bits |= (b.value as u64) << (8 * i);
-            let reader = if self.racing(b.read_time) && b.reader != thread { MANY } else { thread };
+            let others = b.reader != thread && self.racing(b.read_time, None, None);
+            let reader = if others { MANY } else { thread };
             let slot = &mut self.bytes[(at + i) as usize];
             slot.reader = reader;
             slot.read_time = self.now;
@@ -246,13 +281,14 @@ impl SharedState {
         if b.reading > 0 {
             return stop(
                 TrapKind::Overwritten,
-                format!("byte {at} is written while a wgmma in flight reads it"),
+                format!("byte {at} is written while a wgmma or a copy in flight reads it"),
             );
         }
         let other = |who: u32| who != thread || who == MANY;
-        if self.read_racing(b.async_read_time)
-            || self.racing(b.read_time) && other(b.reader)
-            || self.racing(b.write_time) && other(b.writer)
+        let racing = |time, who| other(who) && self.racing(time, group_of(who), group_of(thread));
+        if self.read_racing(b.async_read_time, b.async_reader, group_of(thread))
+            || racing(b.read_time, b.reader)
+            || racing(b.write_time, b.writer)
         {
             return stop(
                 TrapKind::Race,
@@ -292,14 +328,15 @@ impl SharedState {
         Ok(())
     }
 
-    /// The async proxy reads a number; [`Self::begin_group`] marks the bytes.
-    pub(super) fn async_read(&self, at: i64, n: i64) -> Res<u64> {
+    /// The async proxy reads a number for a thread of this warpgroup, or of every one;
+    /// [`Self::begin_group`] marks the bytes.
+    pub(super) fn async_read(&self, at: i64, n: i64, asks: Group) -> Res<u64> {
         let mut bits = 0;
         for i in 0..n {
             let b = self.defined(at + i)?;
-            if self.unfenced(b.write_time) {
+            if self.unfenced(b.write_time, group_of(b.writer), asks) {
                 let why = format!(
-                    "byte {}: no fence and barrier between a store and a wgmma that reads it",
+                    "byte {}: no fence and barrier between a store and a wgmma or copy that reads it",
                     at + i
                 );
                 return stop(TrapKind::MissingFence, why);
@@ -314,12 +351,15 @@ impl SharedState {
         reads.iter().for_each(|at| self.bytes[*at as usize].reading += 1);
     }
 
-    /// A group that read these bytes has been waited for.
-    pub(super) fn end_group(&mut self, reads: &[u32]) {
+    /// A group that read these bytes has been waited for, by all threads or those of one warpgroup.
+    pub(super) fn end_group(&mut self, reads: &[u32], by: Group) {
         for at in reads {
+            let b = self.bytes[*at as usize];
+            let others = b.async_reader != by && self.read_racing(b.async_read_time, None, None);
             let slot = &mut self.bytes[*at as usize];
             slot.reading -= 1;
             slot.async_read_time = self.now;
+            slot.async_reader = if others { None } else { by };
         }
     }
 
@@ -327,16 +367,16 @@ impl SharedState {
     pub(super) fn begin_copy(&mut self, at: i64) -> Res<()> {
         let b = self.byte(at)?;
         if b.reading > 0 {
-            let why = format!("byte {at} is the target of a copy while a wgmma in flight reads it");
+            let why = format!("byte {at} is the target of a copy while a wgmma or copy in flight reads it");
             return stop(TrapKind::Overwritten, why);
         }
-        if self.read_racing(b.async_read_time) {
+        if self.read_racing(b.async_read_time, None, None) {
             return stop(
                 TrapKind::Race,
-                format!("byte {at}: a copy with no barrier after a wgmma that read it"),
+                format!("byte {at}: a copy with no barrier after a wgmma or copy that read it"),
             );
         }
-        if self.unfenced(b.write_time) || self.unfenced(b.read_time) {
+        if self.unfenced(b.write_time, None, None) || self.unfenced(b.read_time, None, None) {
             let why =
                 format!("byte {at}: no fence and barrier between an ordinary access and a copy over it");
             return stop(TrapKind::MissingFence, why);

@@ -23,8 +23,18 @@ pub(super) struct Clock {
     pub(super) visible: u32,
     /// Reads by groups of wgmma that ended before this time are over.
     pub(super) read: u32,
+    /// The same of accesses by the threads of one's own warpgroup. Nobody else learns it.
+    pub(super) within: Within,
     /// Completed phases of each barrier.
     phases: Vec<u32>,
+}
+
+/// What each warpgroup knows of its own threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Within {
+    pub(super) met: u32,
+    pub(super) visible: u32,
+    pub(super) read: u32,
 }
 
 impl Clock {

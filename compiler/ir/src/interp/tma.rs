@@ -19,7 +19,7 @@ use crate::types::BufferType;
 const MAX_BOX: i64 = 256;
 
 /// Can a tensor map describe this tensor with this axis innermost? In words if not.
-fn mappable(t: &HostTensor, inner: usize) -> Result<(), String> {
+pub(super) fn mappable(t: &HostTensor, inner: usize) -> Result<(), String> {
     let bytes = t.elem.bytes();
     if !(1..=5).contains(&t.shape.len()) {
         return Err(format!("a tensor of rank {}", t.shape.len()));

@@ -110,7 +110,7 @@ impl Machine<'_> {
             for i in (0..count).filter(|i| defined(*i)) {
                 for j in 0..step {
                     let at = d.element(s.view.k_major, i as i64, j as i64, bytes);
-                    bits[i * k + k0 + j] = self.shared.async_read(at, bytes)?;
+                    bits[i * k + k0 + j] = self.shared.async_read(at, bytes, None)?;
                     reads.extend((0..bytes).map(|b| (at + b) as u32));
                 }
             }
@@ -277,7 +277,7 @@ impl Machine<'_> {
         for g in &flying[..complete] {
             let done = &mut self.groups[*g];
             done.done = true;
-            self.shared.end_group(&std::mem::take(&mut done.reads));
+            self.shared.end_group(&std::mem::take(&mut done.reads), None);
         }
         let Some(g) = self.groups.get_mut(group) else { return malformed("no such group") };
         if !g.done {

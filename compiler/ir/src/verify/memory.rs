@@ -3,7 +3,7 @@
 use super::roles::check_slots;
 use super::{Check, Checker, ensure};
 use crate::func::{Op, ValueId};
-use crate::layout::{Layout, SWIZZLE_ALIGN, Shared, WARPGROUP, acc_cols, acc_layout, acc_rows};
+use crate::layout::{Layout, SWIZZLE_ALIGN, Shared, WARPGROUP, acc_cols, acc_layout, acc_rows, box_rows};
 use crate::ops::Kind;
 use crate::types::{BufferType, Elem, TensorType, TileType, Type};
 
@@ -11,6 +11,8 @@ use crate::types::{BufferType, Elem, TensorType, TileType, Type};
 const BARRIER_BYTES: i64 = 8;
 /// Columns of one wgmma instruction at most.
 const MAX_COLUMNS: i64 = 256;
+/// Warpgroups that can have a named barrier each, besides those of the CTA, of a role and of turns.
+const MAX_GROUP_BARRIERS: i64 = 7;
 /// Axes of a tensor map at most.
 const MAX_MAP_RANK: usize = 5;
 
@@ -95,7 +97,7 @@ impl Checker<'_> {
         let shape = (1..=5).contains(&b.shape.len()) && b.shape.iter().all(|n| (1..=1 << 20).contains(n));
         ensure!(shape, "shape {:?}", b.shape);
         ensure!([0, 32, 64, 128].contains(&b.layout.swizzle), "swizzle {}", b.layout.swizzle);
-        self.placed(offset, slots.map_or(b.bytes(), |n| ring_bytes(b, n)), SWIZZLE_ALIGN)
+        self.placed(offset, slots.map_or(b.bytes(), |n| b.ring_bytes(n)), SWIZZLE_ALIGN)
     }
 
     pub(super) fn barrier_alloc(&self, op: &Op, count: i64, offset: Option<i64>) -> Check {
@@ -129,7 +131,7 @@ impl Checker<'_> {
                 buffers.push((*at, b.bytes()));
             }
             (Kind::Alloc { offset: Some(at) }, Some(Type::Ring(b, n))) if sane(b) => {
-                buffers.push((*at, ring_bytes(b, (*n).clamp(1, 256))));
+                buffers.push((*at, b.ring_bytes((*n).clamp(1, 256))));
             }
             _ => {}
         });
@@ -150,6 +152,42 @@ impl Checker<'_> {
         ensure!(t.elem == b.elem, "of {} to a buffer of {}", t.elem, b.elem);
         ensure!(t.dims.len() <= MAX_MAP_RANK, "a tensor of rank {}", t.dims.len());
         self.axes(axes, t.dims.len(), b.shape.len())
+    }
+
+    /// Boxes of a copy to a tensor hold what was stored and nothing else: whole slabs, whole parts.
+    pub(super) fn tma_store(&self, op: &Op, axes: &[usize], wgm: i64, wgn: i64) -> Check {
+        let t = self.indexed(op, 1, 0)?;
+        let b = self.buffer(op.operands[op.operands.len() - 1])?;
+        ensure!(t.elem == b.elem, "of {} from a buffer of {}", t.elem, b.elem);
+        ensure!(t.dims.len() <= MAX_MAP_RANK, "a tensor of rank {}", t.dims.len());
+        self.axes(axes, t.dims.len(), b.shape.len())?;
+        let &[rows, cols] = &b.shape[..] else { return Err(format!("a buffer of rank {}", b.shape.len())) };
+        let slab = b.layout.slab_cols(cols, b.elem);
+        ensure!(b.layout.swizzle != 0 && cols % slab == 0, "{cols} columns are no whole slabs of {slab}");
+        let groups = self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP;
+        let one = wgm == 1 && wgn == 1;
+        let each =
+            wgm >= 1 && wgn >= 1 && wgm.checked_mul(wgn) == Some(groups) && self.role.unwrap_or(0) == 0;
+        ensure!(one || each, "{wgm} by {wgn} parts for {groups} warpgroups");
+        let whole = rows % wgm == 0 && cols % (slab * wgn) == 0 && (wgm == 1 || rows / wgm % 8 == 0);
+        ensure!(
+            whole && box_rows(rows / wgm).is_some(),
+            "{} in {wgm} by {wgn} parts of whole boxes",
+            Type::Buffer(b.clone())
+        );
+        Ok(())
+    }
+
+    pub(super) fn group_barrier(&self, op: &Op) -> Check {
+        let groups = self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP;
+        ensure!(groups <= MAX_GROUP_BARRIERS, "{groups} warpgroups with a barrier each");
+        self.signature_is(op, &[], &[])
+    }
+
+    pub(super) fn tma_store_wait(&self, op: &Op, pending: i64) -> Check {
+        ensure!(pending >= 0, "pending = {pending}");
+        self.counts(op, op.operands.len(), 0)?;
+        op.operands.iter().try_for_each(|v| self.buffer(*v).map(|_| ()))
     }
 
     /// A tile to or from a buffer that is at least as large.
@@ -242,11 +280,6 @@ impl Checker<'_> {
         ensure!(matches!((&from, &to), (Type::InFlight(a), Type::Tile(b)) if a == b), "{from} becomes {to}");
         op.operands[1..].iter().try_for_each(|v| self.tile(*v).map(|_| ()))
     }
-}
-
-/// Bytes of a ring: slots lie a whole number of swizzle periods apart.
-fn ring_bytes(b: &BufferType, slots: i64) -> i64 {
-    (b.bytes() + SWIZZLE_ALIGN - 1) / SWIZZLE_ALIGN * SWIZZLE_ALIGN * slots
 }
 
 /// Can the buffer's bytes be counted?

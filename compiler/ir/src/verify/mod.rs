@@ -318,6 +318,8 @@ impl<'a> Checker<'a> {
             Kind::Alloc { offset } => self.alloc(op, *offset),
             Kind::BarrierAlloc { count, offset } => self.barrier_alloc(op, *count, *offset),
             Kind::TmaLoad { axes } => self.tma_load(op, axes),
+            Kind::TmaStore { axes, wgm, wgn } => self.tma_store(op, axes, *wgm, *wgn),
+            Kind::TmaStoreWait { pending, .. } => self.tma_store_wait(op, *pending),
             Kind::BarrierWait => self.signature_is(op, &[Type::Barrier, Type::I32], &[]),
             Kind::LocalStore => self.local(op, 2, 0),
             Kind::LocalLoad => self.local(op, 1, 1),
@@ -327,6 +329,7 @@ impl<'a> Checker<'a> {
             Kind::Slot => self.slot(op),
             Kind::BarrierArrive => self.signature_is(op, &[Type::Barrier], &[]),
             Kind::TurnWait { turns } | Kind::TurnPass { turns } => self.turn(op, *turns),
+            Kind::GroupBarrier => self.group_barrier(op),
             Kind::FenceAsync | Kind::CtaBarrier => self.signature_is(op, &[], &[]),
         }
     }

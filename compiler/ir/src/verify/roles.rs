@@ -41,7 +41,8 @@ impl Checker<'_> {
         if self.role.is_none_or(|r| r == 0) {
             return Ok(());
         }
-        ensure!(op.kind != Kind::CtaBarrier, "one thread runs this role");
+        let meets = matches!(op.kind, Kind::CtaBarrier | Kind::GroupBarrier);
+        ensure!(!meets, "one thread runs this role");
         let args = op.regions.iter().flat_map(|r| &r.args);
         for v in op.operands.iter().chain(&op.results).chain(args) {
             let tile = matches!(self.func.ty(*v), Type::Tile(_) | Type::InFlight(_));

@@ -36,6 +36,14 @@ static bool indexes(Operation &op) {
   return buffer && tile::indexesTensor(op, 2, buffer.getShape(), buffer.getElem());
 }
 
+/// For tma_store: tensor, indices, buffer.
+static bool storeIndexes(Operation &op) {
+  if (op.getNumOperands() < 2)
+    return false;
+  auto buffer = dyn_cast<BufferType>(op.getOperand(op.getNumOperands() - 1).getType());
+  return buffer && tile::indexesTensor(op, 1, buffer.getShape(), buffer.getElem());
+}
+
 /// For local_load and local_store, whose tile is the result or the first operand. The buffer may be padded.
 static bool copies(Operation &op) {
   Value value = op.getNumResults() == 1 ? Value(op.getResult(0)) : op.getOperand(0);

@@ -84,6 +84,22 @@ def Sm90_TmaLoadOp : Sm90_Op<"tma_load", [Sm90_Check<"there is one index an axis
   }];
 }
 
+def Sm90_TmaStoreOp : Sm90_Op<"tma_store", [Sm90_Check<"there is one index an axis of the tensor, and `axes` name "
+    "the buffer's axes", "storeIndexes">]> {
+  let arguments = (ins Tile_Param:$tensor, Variadic<I32>:$index, Sm90_Shared:$buffer, DenseI64ArrayAttr:$axes,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$wgm, ConfinedAttr<I64Attr, [IntPositive]>:$wgn);
+  let assemblyFormat = [{
+    $buffer `->` $tensor `[` $index `]` `axes` $axes `parts` $wgm `,` $wgn attr-dict
+    `:` type($buffer) `->` type($tensor)
+  }];
+}
+
+def Sm90_TmaStoreWaitOp : Sm90_Op<"tma_store_wait"> {
+  let arguments = (ins Variadic<Sm90_Shared>:$buffers, ConfinedAttr<I64Attr, [IntNonNegative]>:$pending,
+                       UnitAttr:$read);
+  let assemblyFormat = "`pending` $pending (`read` $read^)? (`of` $buffers^ `:` type($buffers))? attr-dict";
+}
+
 def Sm90_BarrierWaitOp : Sm90_Op<"barrier_wait"> {
   let arguments = (ins Sm90_Barrier:$barrier, I32:$parity);
   let assemblyFormat = "$barrier `,` $parity attr-dict";
@@ -150,5 +166,6 @@ def Sm90_RolesOp : Sm90_Op<"roles"> {
 
 def Sm90_FenceAsyncOp : Sm90_Op<"fence_async"> { let assemblyFormat = "attr-dict"; }
 def Sm90_CtaBarrierOp : Sm90_Op<"cta_barrier"> { let assemblyFormat = "attr-dict"; }
+def Sm90_GroupBarrierOp : Sm90_Op<"group_barrier"> { let assemblyFormat = "attr-dict"; }
 
 #endif

@@ -183,6 +183,10 @@ pub(crate) fn sm90_level() -> Func {
     b.op(Kind::LocalStore, &[t, bb], &[]);
     b.op(Kind::FenceAsync, &[], &[]);
     b.op(Kind::CtaBarrier, &[], &[]);
+    b.op(Kind::GroupBarrier, &[], &[]);
+    b.op(Kind::TmaStore { axes: vec![0, 1], wgm: 1, wgn: 1 }, &[args[2], zero, zero, bb], &[]);
+    b.op(Kind::TmaStoreWait { pending: 1, read: true }, &[bb, a], &[]);
+    b.op(Kind::TmaStoreWait { pending: 0, read: false }, &[], &[]);
 
     let kind = |trans_a, trans_b, acc| Kind::Wgmma { trans_a, trans_b, acc };
     let flying = Type::InFlight(d.clone());
