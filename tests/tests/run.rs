@@ -5,10 +5,10 @@
 use flashc_compiler::pipeline::{Stores, VARIANTS};
 use flashc_compiler::reference::{Array, Inputs, Outputs, Signature, check};
 use flashc_compiler::run_header::{self, Case, RunHeader};
-use flashc_ir::Func;
 use flashc_ir::Kind;
 use flashc_ir::artifact::Requirement;
-use flashc_ir::interp::{HostTensor, Launch, Options, run};
+use flashc_ir::interp::{HostTensor, Launch, Options, Schedule, run};
+use flashc_ir::{Builder, Func, Step};
 use flashc_tests::{program_cases, trace_with};
 
 /// Cases with at most so many input elements are interpreted after every pass.
@@ -21,6 +21,7 @@ fn interpret(
     inputs: &Inputs,
     case: &Case,
     before_barriers: bool,
+    schedule: Schedule,
 ) -> Result<(Outputs, Vec<Vec<u64>>), String> {
     let mut launch = Launch::new(signature.grid(inputs)?);
     for s in signature.scalars {
@@ -41,7 +42,7 @@ fn interpret(
         launch = launch.tensor(&t.name, host);
     }
     // Sums in the order of the elements: threads then change no bit.
-    let options = Options { ordered_sums: true, before_barriers, ..Options::default() };
+    let options = Options { ordered_sums: true, before_barriers, schedule, ..Options::default() };
     run(func, &mut launch, &options).map_err(|t| t.to_string())?;
     let (mut outputs, mut bits) = (Outputs::new(), vec![]);
     for t in signature.tensors.iter().filter(|t| t.out) {
@@ -89,8 +90,9 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) 
             assert!(c.ok, "{at} {what}: {c}");
         }
     };
-    let (outputs, meaning) = interpret(&compiled.imported, &signature, &inputs, case, false)
-        .unwrap_or_else(|e| panic!("{at} import: {e}"));
+    let (outputs, meaning) =
+        interpret(&compiled.imported, &signature, &inputs, case, false, Schedule::RoundRobin)
+            .unwrap_or_else(|e| panic!("{at} import: {e}"));
     judge(&outputs, "import");
     // What the launch would not choose need not run.
     let launchable = |variant: &str| {
@@ -124,13 +126,50 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) 
             continue;
         }
         let what = format!("after {pass} ({variant})");
-        let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed)
+        let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed, Schedule::RoundRobin)
             .unwrap_or_else(|e| panic!("{at} {what}: {e}"));
         if !reassociates && every_pass && !(forced && *pass == "tma-stores") {
             assert!(bits == last, "{at} {what}: the pass changed results");
         }
         judge(&outputs, &what);
         last = bits;
+    }
+}
+
+/// What a buffer of the epilogue lies over, another role has filled: whoever is ahead, the results are the same.
+#[test]
+fn whoever_is_ahead() {
+    for (folder, program, line) in [
+        ("dsl-examples", "matmul.tile", "BN=256"),
+        ("tests/corpus/run", "shifted_columns.tile", "BM=128"),
+        ("tests/corpus/run", "stored_operand.tile", "M=129"),
+    ] {
+        let all = program_cases(folder);
+        let (name, text, header) = all.iter().find(|p| p.0 == program).expect("the program");
+        let lines: Vec<&str> = text.lines().collect();
+        let case = header.cases.iter().find(|c| lines[c.line as usize - 1].contains(line)).expect("the case");
+        let compiled = trace_with(name, text, &case.set, None, Stores::Tma).expect("it compiles").0;
+        let signature = Signature::from(&compiled.artifact);
+        let inputs = Inputs::generate(&signature, header, case).expect("inputs");
+        let func = &compiled.sm90[0].1;
+        let mut results = vec![];
+        for schedule in
+            [Schedule::RoundRobin, Schedule::ProducerFirst, Schedule::ConsumerFirst, Schedule::Random(1)]
+        {
+            let run = interpret(func, &signature, &inputs, case, false, schedule);
+            results.push(run.unwrap_or_else(|e| panic!("{name} {schedule:?}: {e}")).1);
+        }
+        assert!(results.iter().all(|r| *r == results[0]), "{name}");
+        // Without the barriers that `place-barriers` saw a need for somebody is too early.
+        for kind in [Kind::CtaBarrier, Kind::FenceAsync] {
+            let without = Builder::rebuild(func, &mut |_, _, op, _| match op.kind == kind {
+                true => Step::Done,
+                false => Step::Copy,
+            });
+            let run = interpret(&without, &signature, &inputs, case, false, Schedule::RoundRobin);
+            let trap = run.expect_err("a mistake is noticed");
+            assert!(trap.contains("Race") || trap.contains("MissingFence"), "{name}: {trap}");
+        }
     }
 }
 
