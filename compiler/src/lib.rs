@@ -39,12 +39,12 @@ pub struct CompileOptions {
     pub target: String,
     /// Source lines in the PTX.
     pub line_info: bool,
+    /// What passes leave open.
+    pub choices: passes::Choices,
     /// Keep the LLVM IR.
     pub keep_llvm: bool,
     /// Colour in rendered diagnostics.
     pub color: bool,
-    /// What the pipeline lets a user choose.
-    pub pipeline: pipeline::Options,
 }
 
 impl Default for CompileOptions {
@@ -54,9 +54,9 @@ impl Default for CompileOptions {
             set: vec![],
             target: "sm_90a".into(),
             line_info: false,
+            choices: passes::Choices::default(),
             keep_llvm: false,
             color: false,
-            pipeline: pipeline::Options::default(),
         }
     }
 }
@@ -139,6 +139,7 @@ pub fn compile(
         llvm: vec![],
         warnings: front.warnings,
     };
+    let settings = passes::Settings { target: target.clone(), choices: options.choices };
     for variant in pipeline::VARIANTS {
         let failed = |pass: &str, before: String, f: passes::Failure| match f {
             passes::Failure::User(problems) => {
@@ -146,7 +147,7 @@ pub fn compile(
             }
             passes::Failure::Bug(message) => Failure::Bug { pass: pass.into(), message, before },
         };
-        let func = pipeline::run(&cx, &compiled.imported, variant, &target, &options.pipeline, observer)
+        let func = pipeline::run(&cx, &compiled.imported, variant, &settings, observer)
             .map_err(|s| failed(&s.pass, s.before, s.failure))?;
         observer.phase("lower", variant.name);
         let (scalars, dims) = (compiled.artifact.scalars.len(), compiled.artifact.dims.len());
@@ -174,6 +175,7 @@ pub fn compile(
             ptx: ptx.text,
             entry: compiled.artifact.kernel.clone(),
             threads: lowered.threads,
+            persistent: lowered.persistent,
             shared_bytes: func.shared_bytes.unwrap_or(0) as u32,
             registers: None,
             params: lowered.params,

@@ -5,10 +5,8 @@
 //! verified; on request it is written to MLIR as well, verified there, and dumped.
 
 use crate::lower::{self, Lowered};
-pub use crate::passes::tma_stores::Stores;
-use crate::passes::{self, Failure};
+use crate::passes::{self, Failure, Settings};
 use flashc_ir::Func;
-use flashc_ir::target::Target;
 use flashc_mlir::{Context, UpstreamPass};
 
 /// Which level of the IR a pass leaves behind.
@@ -50,16 +48,7 @@ pub struct Pass {
 
 enum Run {
     Upstream(&'static [UpstreamPass]),
-    Ours(fn(&Func, &Target) -> Result<Func, Failure>),
-    /// With what a user may choose.
-    Tuned(fn(&Func, &Target, &Options) -> Func),
-}
-
-/// What a user may choose: each has a default that decides by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// How tiles reach tensors.
-    pub stores: Stores,
+    Ours(fn(&Func, &Settings) -> Result<Func, Failure>),
 }
 
 /// The pipeline.
@@ -77,12 +66,28 @@ pub const PASSES: &[Pass] = &[
         ]),
     },
     Pass {
-        name: "split-loops",
-        summary: "a mask that only the last iterations need is left out of the others",
+        name: "schedule-programs",
+        summary: "a CTA runs several programs, or the longest programs come first",
         level: Level::Tile,
         aligned_only: true,
         reassociates: false,
-        run: Run::Ours(|f, _| Ok(passes::split_loops::run(f))),
+        run: Run::Ours(|f, s| Ok(passes::schedule_programs::run(f, &s.choices))),
+    },
+    Pass {
+        name: "hoist",
+        summary: "MLIR's loop-invariant code motion: what programs share is computed once a CTA",
+        level: Level::Tile,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Upstream(&[UpstreamPass::LoopInvariantCodeMotion]),
+    },
+    Pass {
+        name: "guard-masks",
+        summary: "a mask that only the last iterations need is skipped in the others",
+        level: Level::Tile,
+        aligned_only: true,
+        reassociates: false,
+        run: Run::Ours(|f, _| Ok(passes::guard_masks::run(f))),
     },
     Pass {
         name: "warpgroup-mma",
@@ -98,7 +103,7 @@ pub const PASSES: &[Pass] = &[
         level: Level::Sm90,
         aligned_only: true,
         reassociates: false,
-        run: Run::Ours(|f, t| Ok(passes::specialize_roles::run(f, t).unwrap_or_else(|| f.clone()))),
+        run: Run::Ours(|f, s| Ok(passes::specialize_roles::run(f, &s.target).unwrap_or_else(|| f.clone()))),
     },
     Pass {
         name: "rotate",
@@ -133,12 +138,28 @@ pub const PASSES: &[Pass] = &[
         run: Run::Ours(|f, _| passes::assign_layouts::run(f)),
     },
     Pass {
+        name: "partial-sums",
+        summary: "sums that a loop carries stay split over threads until it ends",
+        level: Level::Sm90,
+        aligned_only: false,
+        reassociates: true,
+        run: Run::Ours(|f, _| Ok(passes::partial_sums::run(f))),
+    },
+    Pass {
+        name: "interleave",
+        summary: "orders work under a product in flight by halves of the rows",
+        level: Level::Sm90,
+        aligned_only: false,
+        reassociates: false,
+        run: Run::Ours(|f, s| Ok(passes::interleave::run(f, &s.choices))),
+    },
+    Pass {
         name: "tma-stores",
         summary: "tiles go to tensors through shared memory where that is free and pays",
         level: Level::Sm90,
         aligned_only: true,
         reassociates: false,
-        run: Run::Tuned(|f, t, o| passes::tma_stores::run(f, t, o.stores)),
+        run: Run::Ours(|f, s| Ok(passes::tma_stores::run(f, &s.target, s.choices.stores))),
     },
     Pass {
         name: "wide-stores",
@@ -154,7 +175,7 @@ pub const PASSES: &[Pass] = &[
         level: Level::Sm90,
         aligned_only: false,
         reassociates: false,
-        run: Run::Ours(passes::budget_registers::run),
+        run: Run::Ours(|f, s| passes::budget_registers::run(f, &s.target)),
     },
     Pass {
         name: "exchange",
@@ -170,7 +191,7 @@ pub const PASSES: &[Pass] = &[
         level: Level::Sm90,
         aligned_only: false,
         reassociates: false,
-        run: Run::Ours(passes::allocate_shared::run),
+        run: Run::Ours(|f, s| passes::allocate_shared::run(f, &s.target)),
     },
     Pass {
         name: "place-barriers",
@@ -218,8 +239,7 @@ pub fn run(
     cx: &Context,
     func: &Func,
     variant: Variant,
-    target: &Target,
-    options: &Options,
+    settings: &Settings,
     observer: &mut dyn Observer,
 ) -> Result<Func, Stopped> {
     let mut func = func.clone();
@@ -232,8 +252,7 @@ pub fn run(
         };
         let next = match &pass.run {
             Run::Upstream(passes) => upstream(cx, &func, passes),
-            Run::Ours(run) => run(&func, target),
-            Run::Tuned(run) => Ok(run(&func, target, options)),
+            Run::Ours(run) => run(&func, settings),
         };
         let next = next.map_err(stop)?;
         if let Err(violations) = flashc_ir::verify::verify(&next) {

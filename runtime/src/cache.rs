@@ -1,4 +1,4 @@
-//! Machine code on disk, so that the driver compiles each kernel once.
+//! Machine code on disk, so that ptxas compiles each kernel once. (The driver has a cache of its own.)
 //!
 //! A file is named by the digest of everything that decides its contents, starts with a digest of the rest,
 //! and is written under another name first, so a reader sees all of it or nothing. Whatever cannot be read

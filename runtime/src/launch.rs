@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::driver;
 use crate::error::Result;
 use crate::memory::Stream;
-use crate::module::{self, Assembler, Module, Resources};
+use crate::module::{self, Assembler, Code, Module, Resources};
 use crate::plan::{Note, ParamValue, Plan, Rejected, plan_launch};
 use crate::signature::Signature;
 use crate::tensor_map::MapCache;
@@ -104,6 +104,12 @@ impl Kernel {
         self.module(variant).map(|m| m.resources)
     }
 
+    /// What the driver's compiler warned of when it compiled a variant's PTX; loads it if need be. Empty where
+    /// the driver had the machine code in its cache.
+    pub fn warnings(&self, variant: usize) -> Result<&[String]> {
+        self.module(variant).map(|m| m.warnings.as_slice())
+    }
+
     /// Checks arguments and decides as [`Kernel::launch`] does, without launching.
     pub fn plan(&self, args: &Args) -> Result<Plan> {
         plan_launch(&self.0.signature, args, self.0.device.facts())
@@ -192,15 +198,11 @@ impl Kernel {
         }
         let (device, artifact, options) = (&inner.device, self.artifact(), &inner.options);
         let v = &artifact.variants[variant];
-        let made;
         let code = match options.cubins.get(variant) {
-            Some(Some(given)) => given,
-            _ => {
-                made = module::machine_code(device, artifact, v, &options.assembler, &options.cache)?;
-                &made
-            }
+            Some(Some(given)) => Code::Cubin(given.clone()),
+            _ => module::code(device, artifact, v, &options.assembler, &options.cache)?,
         };
-        let module = Module::load(device, artifact, v, code)?;
+        let module = Module::load(device, artifact, v, &code)?;
         Ok(slot.get_or_init(|| module))
     }
 }

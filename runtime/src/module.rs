@@ -40,54 +40,60 @@ pub struct Resources {
     pub max_threads: u32,
 }
 
-/// Machine code of a variant, from the cache if it is there.
-pub(crate) fn machine_code(
+/// What a module is loaded from.
+pub(crate) enum Code {
+    /// Machine code.
+    Cubin(Vec<u8>),
+    /// PTX, for the driver to compile; it keeps the result in its own cache on disk.
+    Ptx(CString),
+}
+
+/// The code of a variant: machine code by ptxas, from the cache if it is there, or PTX for the driver.
+pub(crate) fn code(
     device: &Device,
     artifact: &Artifact,
     variant: &Variant,
     assembler: &Assembler,
     cache: &Cache,
-) -> Result<Vec<u8>> {
-    let facts = device.facts();
-    let maker = match assembler {
+) -> Result<Code> {
+    match assembler {
         Assembler::Driver => {
-            facts.accepts_ptx(&variant.ptx)?;
-            format!("driver {}.{} capability {:?}", facts.driver.0, facts.driver.1, facts.capability)
+            device.facts().accepts_ptx(&variant.ptx)?;
+            CString::new(variant.ptx.as_str()).map(Code::Ptx).map_err(|_| Error::BadArtifact {
+                kernel: artifact.kernel.clone(),
+                problem: format!("the PTX of variant {} has a zero byte", variant.name),
+            })
         }
         Assembler::Ptxas(path) => {
             let stamp = path.metadata().map(|m| (m.len(), m.modified().ok()));
-            format!("ptxas {} {stamp:?}", path.display())
+            let maker = format!("ptxas {} {stamp:?}", path.display());
+            let key = cache::key(&[variant.ptx.as_bytes(), artifact.target.as_bytes(), maker.as_bytes()]);
+            if let Some(code) = cache.get(&key) {
+                return Ok(Code::Cubin(code));
+            }
+            let code = ptxas::assemble(&variant.ptx, &artifact.target, path)?.cubin;
+            cache.put(&key, &code);
+            Ok(Code::Cubin(code))
         }
-    };
-    let key = cache::key(&[variant.ptx.as_bytes(), artifact.target.as_bytes(), maker.as_bytes()]);
-    if let Some(code) = cache.get(&key) {
-        return Ok(code);
-    }
-    let code = match assembler {
-        Assembler::Driver => jit(device, artifact, variant)?,
-        Assembler::Ptxas(path) => ptxas::assemble(&variant.ptx, &artifact.target, path)?.cubin,
-    };
-    cache.put(&key, &code);
-    Ok(code)
-}
-
-/// Ends a link however its function returns.
-struct Link(sys::CUlinkState);
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // SAFETY: made by `cuLinkCreate`; its output is copied before.
-        let _ = unsafe { sys::cuLinkDestroy(self.0) };
     }
 }
 
-/// Lets the driver compile PTX.
-fn jit(device: &Device, artifact: &Artifact, variant: &Variant) -> Result<Vec<u8>> {
-    let _entered = device.enter()?;
-    let ptx = CString::new(variant.ptx.as_str()).map_err(|_| Error::BadArtifact {
-        kernel: artifact.kernel.clone(),
-        problem: format!("the PTX of variant {} has a zero byte", variant.name),
-    })?;
+/// Loads a module; what the driver's compiler had to say about PTX comes with it.
+///
+/// The whole program goes to `cuModuleLoadDataEx`. Linking it instead (`cuLink…`) would compile it as one
+/// unit of several, where ptxas ignores `setmaxnreg` and serialises `wgmma`.
+fn load_image(artifact: &Artifact, variant: &Variant, code: &Code) -> Result<(sys::CUmodule, Vec<String>)> {
+    let mut raw = ptr::null_mut();
+    let ptx = match code {
+        Code::Cubin(bytes) => {
+            // SAFETY: a complete ELF image in memory, which the driver copies.
+            driver::check("cuModuleLoadData", unsafe {
+                sys::cuModuleLoadData(&mut raw, bytes.as_ptr().cast::<c_void>())
+            })?;
+            return Ok((raw, vec![]));
+        }
+        Code::Ptx(ptx) => ptx,
+    };
     let (mut errors, mut infos) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
     let mut options = [
         Jit::CU_JIT_ERROR_LOG_BUFFER,
@@ -101,43 +107,24 @@ fn jit(device: &Device, artifact: &Artifact, variant: &Variant) -> Result<Vec<u8
         infos.as_mut_ptr().cast::<c_void>(),
         LOG_BYTES as *mut c_void,
     ];
-    let mut state = ptr::null_mut();
-    // SAFETY: the option arrays have four entries of the kinds that the driver documents; they and the log
-    // buffers live until after the link is destroyed (declared before it, dropped after it).
-    let status = unsafe { sys::cuLinkCreate_v2(4, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
-    driver::check("cuLinkCreate", status)?;
-    let link = Link(state);
-    let (mut code, mut bytes) = (ptr::null_mut(), 0usize);
-    let data = ptx.as_bytes_with_nul();
-    // SAFETY: the PTX is a terminated string of the given length that the driver only reads.
+    // SAFETY: the PTX is a terminated string that the driver only reads; the option arrays have four entries
+    // of the kinds that it documents, and the log buffers outlive the call.
     let status = unsafe {
-        let added = sys::cuLinkAddData_v2(
-            link.0,
-            sys::CUjitInputType::CU_JIT_INPUT_PTX,
-            data.as_ptr() as *mut c_void,
-            data.len(),
-            c"kernel.ptx".as_ptr(),
-            0,
-            ptr::null_mut(),
-            ptr::null_mut(),
-        );
-        match added {
-            CUresult::CUDA_SUCCESS => sys::cuLinkComplete(link.0, &mut code, &mut bytes),
-            failed => failed,
-        }
+        let image = ptx.as_ptr().cast::<c_void>();
+        sys::cuModuleLoadDataEx(&mut raw, image, 4, options.as_mut_ptr(), values.as_mut_ptr())
     };
-    if status != CUresult::CUDA_SUCCESS || code.is_null() {
+    let log = |b: &[u8]| String::from_utf8_lossy(b.split(|c| *c == 0).next().unwrap_or(b)).into_owned();
+    let log = log(&errors) + &log(&infos);
+    if status != CUresult::CUDA_SUCCESS {
         let (name, text) = driver::describe(status);
-        let log = |b: &[u8]| String::from_utf8_lossy(b.split(|c| *c == 0).next().unwrap_or(b)).into_owned();
         return Err(Error::Jit {
             kernel: artifact.kernel.clone(),
             variant: variant.name.clone(),
             reason: format!("{name} ({text})"),
-            log: log(&errors) + &log(&infos),
+            log,
         });
     }
-    // SAFETY: on success the driver owns `bytes` bytes at `code` until the link is destroyed.
-    Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), bytes) }.to_vec())
+    Ok((raw, ptxas::read_report(&log).warnings))
 }
 
 /// One kernel in a context. Unloaded when dropped, after the device has finished its work.
@@ -148,6 +135,8 @@ pub(crate) struct Module {
     /// Valid as long as the module is loaded.
     pub(crate) function: sys::CUfunction,
     pub(crate) resources: Resources,
+    /// What the driver's compiler warned of.
+    pub(crate) warnings: Vec<String>,
 }
 
 // SAFETY: module and function handles may be used from any thread with the context current.
@@ -156,16 +145,12 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads machine code and prepares its entry for launches.
-    pub(crate) fn load(device: &Device, artifact: &Artifact, v: &Variant, code: &[u8]) -> Result<Module> {
+    /// Loads code and prepares its entry for launches.
+    pub(crate) fn load(device: &Device, artifact: &Artifact, v: &Variant, code: &Code) -> Result<Module> {
         let kernel = || artifact.kernel.clone();
         let variant = || v.name.clone();
         let _entered = device.enter()?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: a complete ELF image in memory, which the driver copies.
-        driver::check("cuModuleLoadData", unsafe {
-            sys::cuModuleLoadData(&mut raw, code.as_ptr().cast::<c_void>())
-        })?;
+        let (raw, warnings) = load_image(artifact, v, code)?;
         let mut module = Module {
             device: device.clone(),
             raw,
@@ -177,6 +162,7 @@ impl Module {
                 dynamic_shared: v.shared_bytes,
                 max_threads: 0,
             },
+            warnings,
         };
         let no_entry = || Error::NoEntry { kernel: kernel(), variant: variant(), entry: v.entry.clone() };
         let entry = CString::new(v.entry.as_str()).map_err(|_| no_entry())?;

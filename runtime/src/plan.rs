@@ -7,7 +7,7 @@ use crate::overlap;
 use crate::scalar;
 use crate::signature::{Axis, Signature, visit};
 use crate::tensor_map::{TensorMapParams, aligned16};
-use flashc_ir::artifact::{Expr, HostValue, Param, Requirement, Variant};
+use flashc_ir::artifact::{Expr, HostValue, Param, Persistent, Requirement, Variant};
 use std::fmt;
 
 /// Programs along the first axis of a grid, and along the others.
@@ -125,10 +125,18 @@ pub fn plan_launch(sig: &Signature, args: &Args, device: &DeviceFacts) -> Result
 
     let mut rejected = Vec::new();
     for (variant, v) in a.variants.iter().enumerate() {
-        match fit(sig, v, &tensors) {
+        let programs_fit = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g)));
+        let counted = programs_fit.is_some_and(|n| n <= i32::MAX as u64);
+        let maps = if v.persistent != Persistent::No && !counted {
+            Err("more than 2147483647 programs cannot be counted".to_string())
+        } else {
+            fit(sig, v, &tensors)
+        };
+        match maps {
             Ok(maps) => {
-                let params = v.params.iter().map(|p| parameter(p, &words, &dims, &tensors)).collect();
+                let params = v.params.iter().map(|p| parameter(p, &words, &dims, &grid, &tensors)).collect();
                 let empty = !programs || no_output;
+                let grid = ctas(grid, v.persistent, device);
                 return Ok(Plan { variant, grid, dims, empty, rejected, notes, params, maps });
             }
             Err(reason) => rejected.push(Rejected { variant: v.name.clone(), reason }),
@@ -370,10 +378,21 @@ fn fit(
     v.tensor_maps.iter().map(map).collect()
 }
 
-fn parameter(p: &Param, scalars: &[u64], dims: &[i64], tensors: &[TensorArg]) -> ParamValue {
+/// How many CTAs run the programs of a grid.
+fn ctas(grid: [u32; 3], persistent: Persistent, device: &DeviceFacts) -> [u32; 3] {
+    let programs: u64 = grid.iter().map(|g| u64::from(*g)).product();
+    match persistent {
+        Persistent::No => grid,
+        Persistent::UpTo(n) if grid[0] > n => [programs as u32, 1, 1],
+        _ => [programs.min(u64::from(device.multiprocessors)) as u32, 1, 1],
+    }
+}
+
+fn parameter(p: &Param, scalars: &[u64], dims: &[i64], grid: &[u32; 3], tensors: &[TensorArg]) -> ParamValue {
     match *p {
         Param::Scalar(i) => ParamValue::Word(scalars[i]),
         Param::Dim(i) => ParamValue::Word(dims[i] as u64),
+        Param::Grid(axis) => ParamValue::Word(u64::from(grid[axis])),
         Param::Pointer(i) => ParamValue::Word(tensors[i].pointer),
         Param::Stride { tensor, axis } => ParamValue::Word(tensors[tensor].strides[axis] as u64),
         Param::TensorMap(i) => ParamValue::Map(i),

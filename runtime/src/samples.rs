@@ -2,8 +2,8 @@
 
 use crate::device::DeviceFacts;
 use flashc_ir::artifact::{
-    Artifact, Expr, FORMAT, HostBinary, Param, Requirement, ScalarParam, TensorMapSpec, TensorParam, Variant,
-    Where,
+    Artifact, Expr, FORMAT, HostBinary, Param, Persistent, Requirement, ScalarParam, TensorMapSpec,
+    TensorParam, Variant, Where,
 };
 use flashc_ir::types::{Dim, Elem};
 
@@ -48,6 +48,7 @@ pub(crate) fn attention() -> Artifact {
         requires,
         ptx: ".version 9.0\n.target sm_90a\n".into(),
         entry: "attention_fwd".into(),
+        persistent: Persistent::No,
         threads: 384,
         shared_bytes: 200 << 10,
         registers: None,

@@ -148,6 +148,7 @@ impl Checker<'_> {
                 Param::Dim(i) => *i >= self.a.dims.len(),
                 Param::Pointer(i) => *i >= self.a.tensors.len(),
                 Param::TensorMap(i) => *i >= v.tensor_maps.len(),
+                Param::Grid(axis) => *axis >= 3,
                 Param::Stride { tensor, axis } => self.axis(*tensor, *axis).is_err(),
             };
             if missing {

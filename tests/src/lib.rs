@@ -1,6 +1,7 @@
 //! The harness: finds cases, compiles them, shows what they became.
 
-use flashc_compiler::pipeline::{self, Pass, Stores};
+use flashc_compiler::passes::Choices;
+use flashc_compiler::pipeline::Pass;
 use flashc_compiler::run_header::{self, RunHeader};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer, Quiet, compile};
 use flashc_ir::Func;
@@ -114,10 +115,10 @@ pub fn trace(
     set: &[(String, String)],
     dump: Option<&str>,
 ) -> Result<(Compiled, Trace), Failure> {
-    trace_with(name, text, set, dump, Stores::Auto)
+    trace_with(name, text, set, dump, Choices::default())
 }
 
-/// The same with a choice of how tiles reach tensors.
+/// The same with choices.
 ///
 /// # Errors
 /// What the compiler says.
@@ -126,10 +127,9 @@ pub fn trace_with(
     text: &str,
     set: &[(String, String)],
     dump: Option<&str>,
-    stores: Stores,
+    choices: Choices,
 ) -> Result<(Compiled, Trace), Failure> {
-    let pipeline = pipeline::Options { stores };
-    let options = CompileOptions { set: set.to_vec(), pipeline, ..CompileOptions::default() };
+    let options = CompileOptions { set: set.to_vec(), choices, ..CompileOptions::default() };
     let mut t = Trace { dump: dump.map(str::to_owned), ..Trace::default() };
     let compiled = compile(name, text.as_bytes(), &options, &mut t)?;
     Ok((compiled, t))

@@ -1,7 +1,8 @@
 //! One folder a pass under `corpus/passes`; a case is a program whose header says what to set and which
 //! variant to show. The snapshot is the IR after the pass, and it parses back to the same function.
 
-use flashc_compiler::pipeline::{PASSES, Stores};
+use flashc_compiler::passes::Choices;
+use flashc_compiler::pipeline::PASSES;
 use flashc_mlir::Context;
 use flashc_tests::{header, pairs, root, trace_with};
 
@@ -22,10 +23,12 @@ fn ir_after_each_pass() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let set = pairs(&header(&text, "set"));
         let variant = header(&text, "variant").first().cloned().unwrap_or("aligned".into());
-        let stores = header(&text, "stores").first().map_or(Some(Stores::Auto), |s| Stores::from_name(s));
-        let stores = stores.unwrap_or_else(|| panic!("{name}: unknown stores"));
+        let mut choices = Choices::default();
+        for (choice, value) in pairs(&header(&text, "choose")) {
+            assert!(choices.set(&choice, &value), "{name}: no choice {choice}={value}");
+        }
         let (_, t) =
-            trace_with(name, &text, &set, Some(&pass), stores).unwrap_or_else(|e| panic!("{name}: {e}"));
+            trace_with(name, &text, &set, Some(&pass), choices).unwrap_or_else(|e| panic!("{name}: {e}"));
         let dump = t.dumps.iter().find(|d| d.0 == variant).unwrap_or_else(|| panic!("{name}: no {variant}"));
         let again =
             Context::new().parse(&dump.1).expect("a snapshot parses").to_func().expect("and reads back");

@@ -2,7 +2,9 @@
 //! a plain reference; a pass that does not reassociate with what was before it, bit for bit; one that does
 //! by the tolerance of the case. Then once more with all stores that can go through shared memory.
 
-use flashc_compiler::pipeline::{Stores, VARIANTS};
+use flashc_compiler::passes::Choices;
+use flashc_compiler::passes::tma_stores::Stores;
+use flashc_compiler::pipeline::VARIANTS;
 use flashc_compiler::reference::{Array, Inputs, Outputs, Signature, check};
 use flashc_compiler::run_header::{self, Case, RunHeader};
 use flashc_ir::Kind;
@@ -70,8 +72,8 @@ fn satisfied(r: &Requirement, signature: &Signature<'_>, inputs: &Inputs, case: 
 /// Runs a case; with `stores` forced only what that changes: the passes from `tma-stores` on.
 fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) {
     let at = format!("{name}:{}", case.line);
-    let (compiled, steps) =
-        trace_with(name, text, &case.set, None, stores).unwrap_or_else(|e| panic!("{at}: {e}"));
+    let (compiled, steps) = trace_with(name, text, &case.set, None, Choices { stores, ..Choices::default() })
+        .unwrap_or_else(|e| panic!("{at}: {e}"));
     let forced = stores != Stores::Auto;
     let copies = |f: &Func| {
         let mut any = false;

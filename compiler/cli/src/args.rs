@@ -1,7 +1,7 @@
 //! The command line as data.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use flashc_compiler::pipeline::Stores;
+use flashc_compiler::passes::Choices;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -72,12 +72,12 @@ pub(crate) struct Specialize {
     /// Give a generic parameter its value: D=128, T=bf16, CAUSAL=true (repeatable)
     #[arg(short, long = "set", value_name = "K=V", value_parser = pair)]
     pub set: Vec<(String, String)>,
+    /// Decide what passes leave to measurement: order=program (repeatable)
+    #[arg(long = "choose", value_name = "K=V", value_parser = choice)]
+    pub choose: Vec<(String, String)>,
     /// The GPU to compile for
     #[arg(long, value_name = "TARGET", default_value = "sm_90a")]
     pub target: String,
-    /// How tiles reach tensors: by the compiler's rules, from registers, or through shared memory
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = stores)]
-    pub stores: Stores,
 }
 
 #[derive(Debug, Args)]
@@ -233,16 +233,9 @@ pub(crate) struct Selftest {
     /// List the cases without running them
     #[arg(long)]
     pub list: bool,
-    /// How tiles reach tensors: by the compiler's rules, from registers, or through shared memory
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = stores)]
-    pub stores: Stores,
-}
-
-fn stores(text: &str) -> Result<Stores, String> {
-    Stores::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = Stores::ALL.iter().map(|s| s.0).collect();
-        format!("one of {} is expected", names.join(", "))
-    })
+    /// Decide what passes leave to measurement: order=program (repeatable)
+    #[arg(long = "choose", value_name = "K=V", value_parser = choice)]
+    pub choose: Vec<(String, String)>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -252,6 +245,15 @@ fn pair(text: &str) -> Result<(String, String), String> {
         }
         _ => Err("a name, `=` and a value are expected, as in D=128".into()),
     }
+}
+
+/// A choice that passes know.
+fn choice(text: &str) -> Result<(String, String), String> {
+    let (name, value) = pair(text)?;
+    if Choices::default().set(&name, &value) {
+        return Ok((name, value));
+    }
+    Err(format!("no such choice; there is {}", Choices::NAMES))
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<(String, N), String> {

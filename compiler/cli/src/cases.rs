@@ -155,7 +155,7 @@ mod tests {
             kernel: None,
             set: vec![("T".into(), "bf16".into())],
             target: String::new(),
-            stores: Default::default(),
+            choose: vec![],
         };
         Ok(cases(&header("x", HEADER.as_bytes())?, &s, given, false)?.iter().map(label).collect())
     }

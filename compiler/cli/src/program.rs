@@ -3,6 +3,7 @@
 use crate::args::Specialize;
 use crate::exit::{Exit, Result, out, usage};
 use crate::table::{Table, colors};
+use flashc_compiler::passes::Choices;
 use flashc_compiler::pipeline::{PASSES, Pass};
 use flashc_compiler::{CompileOptions, Compiled, Failure, Observer};
 use flashc_front::codes::Code;
@@ -85,13 +86,22 @@ pub(crate) struct Failed {
 /// The compiler's options from the command line.
 pub(crate) fn options(s: &Specialize) -> CompileOptions {
     CompileOptions {
+        choices: choices(&s.choose),
         kernel: s.kernel.clone(),
         set: s.set.clone(),
         target: s.target.clone(),
         color: colors(&std::io::stderr()),
-        pipeline: flashc_compiler::pipeline::Options { stores: s.stores },
         ..CompileOptions::default()
     }
+}
+
+/// Choices from the command line, which has checked them.
+pub(crate) fn choices(given: &[(String, String)]) -> Choices {
+    let mut choices = Choices::default();
+    for (name, value) in given {
+        choices.set(name, value);
+    }
+    choices
 }
 
 /// A failure in words.

@@ -127,7 +127,7 @@ impl Suite<'_> {
         let options = CompileOptions {
             kernel: header.kernel.clone(),
             set: case.set.clone(),
-            pipeline: flashc_compiler::pipeline::Options { stores: self.args.stores },
+            choices: program::choices(&self.args.choose),
             ..CompileOptions::default()
         };
         let started = Instant::now();
@@ -147,7 +147,16 @@ impl Suite<'_> {
                 out!("  {}", e.render().replace('\n', "\n  "));
                 return None;
             }
-            Some(Ok(k)) => Some(k),
+            Some(Ok(k)) => {
+                let warned = |v| k.warnings(v).map(<[String]>::to_vec).unwrap_or_default();
+                let warnings: Vec<String> = (0..compiled.artifact.variants.len()).flat_map(warned).collect();
+                if !warnings.is_empty() {
+                    self.failed(label, "", started, Exit::Launch);
+                    out!("  the driver's compiler: {}", warnings.join("\n  "));
+                    return None;
+                }
+                Some(k)
+            }
             None => None,
         };
         Some(Ready { compiled, kernel })

@@ -238,6 +238,9 @@ pub struct Variant {
     pub entry: String,
     /// Threads of a CTA.
     pub threads: u32,
+    /// Who runs the programs.
+    #[serde(default)]
+    pub persistent: Persistent,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
     /// Registers a thread, once ptxas has said.
@@ -246,6 +249,18 @@ pub struct Variant {
     pub params: Vec<Param>,
     /// Tensor maps to encode.
     pub tensor_maps: Vec<TensorMapSpec>,
+}
+
+/// Does a CTA run several programs? Then the CTAs stand along one axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Persistent {
+    /// One CTA a program, in the grid of the kernel.
+    #[default]
+    No,
+    /// As many CTAs as the GPU has multiprocessors, or programs if they are fewer.
+    Always,
+    /// The same if there are at most so many programs along the first axis; else one CTA a program.
+    UpTo(u32),
 }
 
 /// A condition on the tensors of a launch.
@@ -277,6 +292,8 @@ pub enum Param {
         /// Axis of the tensor.
         axis: usize,
     },
+    /// Programs along an axis of the grid, `i32`.
+    Grid(usize),
     /// A tensor map, 128 bytes by value, 64-byte aligned.
     TensorMap(usize),
 }

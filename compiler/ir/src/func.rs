@@ -50,6 +50,11 @@ impl Op {
     pub fn result(&self) -> ValueId {
         self.results[0]
     }
+
+    /// Does it, or an operation in it, read the value?
+    pub fn uses(&self, v: ValueId) -> bool {
+        self.operands.contains(&v) || self.regions.iter().any(|r| r.ops.iter().any(|o| o.uses(v)))
+    }
 }
 
 /// A straight line of operations.
@@ -97,6 +102,18 @@ impl Func {
     /// Calls `f` on every operation, outer before inner, in program order.
     pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Op)) {
         walk_block(&self.body, f);
+    }
+
+    /// Does a CTA run several programs? Then their number does not follow from the grid. The inner option: only if
+    /// there are at most so many along the first axis.
+    pub fn persistent(&self) -> Option<Option<i64>> {
+        let mut found = None;
+        self.walk(&mut |op| {
+            if let Kind::CtaCount { up_to } = op.kind {
+                found = Some(up_to);
+            }
+        });
+        found
     }
 
     /// Warps that hold tiles: those of the first role, or all of them.

@@ -18,6 +18,8 @@ pub const LANES: usize = 32;
 pub const WARPGROUP: i64 = 4;
 /// Lanes that hold one row of an accumulator.
 pub const QUAD: i64 = 4;
+/// Adjacent columns of a thread in an accumulator.
+const ACC_RUN: i64 = 2;
 
 /// Which thread holds which element of a tile in which register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,13 @@ pub enum Layout {
     /// `wgm` warpgroups, columns over `wgn`. A 16-bit tile in this layout is, register for register,
     /// the A fragment of the next `wgmma`: two adjacent columns pack into one 32-bit register.
     Acc {
+        /// Warpgroups along the rows.
+        wgm: i64,
+        /// Warpgroups along the columns.
+        wgn: i64,
+    },
+    /// Half the rows of an accumulator (see [`crate::ops::Kind::Rows`]): of each 16 that a warp holds, eight.
+    AccHalf {
         /// Warpgroups along the rows.
         wgm: i64,
         /// Warpgroups along the columns.
@@ -66,10 +75,21 @@ impl Layout {
         Layout::Slice { dim, parent: Box::new(self.clone()) }
     }
 
+    /// The layout of half the rows (see [`crate::ops::Kind::Rows`]), if threads hold both halves.
+    pub fn half_rows(&self) -> Option<Layout> {
+        match self {
+            Layout::Acc { wgm, wgn } => Some(Layout::AccHalf { wgm: *wgm, wgn: *wgn }),
+            Layout::Slice { dim: 1, parent } => parent.half_rows().map(|p| p.slice(1)),
+            _ => None,
+        }
+    }
+
     /// Warps that take part.
     pub fn warps(&self) -> i64 {
         match self {
-            Layout::Acc { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. } => wgm * wgn * WARPGROUP,
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. } => {
+                wgm * wgn * WARPGROUP
+            }
             Layout::Slice { parent, .. } => parent.warps(),
             Layout::Blocked { warps, .. } => warps.iter().product(),
         }
@@ -78,7 +98,7 @@ impl Layout {
     /// The rank of the tiles that can have this layout.
     pub fn rank(&self) -> usize {
         match self {
-            Layout::Acc { .. } | Layout::AccRuns { .. } => 2,
+            Layout::Acc { .. } | Layout::AccHalf { .. } | Layout::AccRuns { .. } => 2,
             Layout::Slice { parent, .. } => parent.rank() - 1,
             Layout::Blocked { per_thread, .. } => per_thread.len(),
         }
@@ -88,6 +108,7 @@ impl Layout {
     fn unit(&self) -> Vec<i64> {
         match self {
             Layout::Acc { wgm, wgn } => vec![64 * wgm, 8 * wgn],
+            Layout::AccHalf { wgm, wgn } => vec![32 * wgm, 8 * wgn],
             Layout::AccRuns { wgm, wgn, run } => vec![64 * wgm, QUAD * run * wgn],
             Layout::Slice { dim, parent } => {
                 let mut u = parent.unit();
@@ -107,8 +128,9 @@ impl Layout {
     pub fn distribution(&self, shape: &[i64]) -> Distribution {
         assert_eq!(shape.len(), self.rank(), "layout {self} on shape {shape:?}");
         match self {
-            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn, 2),
-            Layout::AccRuns { wgm, wgn, run } => acc(shape, *wgm, *wgn, *run),
+            Layout::Acc { wgm, wgn } => acc(shape, *wgm, *wgn, 2, ACC_RUN),
+            Layout::AccHalf { wgm, wgn } => acc(shape, *wgm, *wgn, 1, ACC_RUN),
+            Layout::AccRuns { wgm, wgn, run } => acc(shape, *wgm, *wgn, 2, *run),
             Layout::Slice { dim, parent } => {
                 let mut full = shape.to_vec();
                 full.insert(*dim, parent.unit()[*dim]);
@@ -123,6 +145,7 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layout::Acc { wgm, wgn } => write!(f, "#tile.acc<wgm = {wgm}, wgn = {wgn}>"),
+            Layout::AccHalf { wgm, wgn } => write!(f, "#tile.acc_half<wgm = {wgm}, wgn = {wgn}>"),
             Layout::AccRuns { wgm, wgn, run } => {
                 write!(f, "#tile.acc_runs<wgm = {wgm}, wgn = {wgn}, run = {run}>")
             }
@@ -242,17 +265,18 @@ pub fn acc_layout(m: i64, n: i64, warpgroups: i64, trans_b: bool) -> Layout {
     }
 }
 
-/// Rows as in the accumulator of `wgmma`; a lane holds `run` adjacent columns of each `4 · run`. The
-/// accumulator itself has runs of two.
-fn acc(shape: &[i64], wgm: i64, wgn: i64, run: i64) -> Distribution {
-    let rows = acc_rows(shape[0], wgm);
+/// Rows as in the accumulator of `wgmma`, with `high` groups of eight a warp in each block: two, or one in a half
+/// of it. A lane holds `run` adjacent columns of each `4 · run`; the accumulator itself has runs of two.
+fn acc(shape: &[i64], wgm: i64, wgn: i64, high: i64, run: i64) -> Distribution {
+    let block_rows = 32 * high;
+    let rows = round_up(shape[0], block_rows * wgm) / wgm;
     let cols = round_up(shape[1], QUAD * run * wgn) / wgn;
     let mut regs = Vec::new();
-    for block in 0..rows / 64 {
+    for block in 0..rows / block_rows {
         for chunk in 0..cols / (QUAD * run) {
-            for high in 0..2 {
+            for high in 0..high {
                 for c in 0..run {
-                    regs.push(vec![block * 64 + high * 8, chunk * QUAD * run + c]);
+                    regs.push(vec![block * block_rows + high * 8, chunk * QUAD * run + c]);
                 }
             }
         }
@@ -261,7 +285,7 @@ fn acc(shape: &[i64], wgm: i64, wgn: i64, run: i64) -> Distribution {
     for gm in 0..wgm {
         for gn in 0..wgn {
             for w in 0..WARPGROUP {
-                warps.push(vec![gm * rows + w * 16, gn * cols]);
+                warps.push(vec![gm * rows + w * 8 * high, gn * cols]);
             }
         }
     }

@@ -152,6 +152,15 @@ pub enum Kind {
     /// `() -> i32`: length of a grid axis
     NumPrograms(usize),
 
+    /// `() -> i32`: in a persistent kernel, which of its CTAs runs
+    CtaIndex,
+    /// `() -> i32`: in a persistent kernel, how many CTAs there are; each runs several programs, and a function
+    /// that has this operation has no `ProgramId`
+    CtaCount {
+        /// With more programs along the first axis there are as many CTAs as programs.
+        up_to: Option<i64>,
+    },
+
     // Control flow; bodies end with Yield, the function with Return
     /// `(lo, hi, step, inits...) -> carried...`; i32 bounds, step > 0; region args `(iv, carried...)`
     For {
@@ -188,6 +197,20 @@ pub enum Kind {
         /// The axis that goes away.
         axis: usize,
     },
+    /// `(MxN tile) -> Mx8 tile`: column j combines the columns j, j + 8, j + 16, …; N is a multiple of 8. In the
+    /// layout of an accumulator each thread does it alone.
+    Fold {
+        /// How two elements combine.
+        op: ReduceOp,
+    },
+    /// `(tile) -> tile with half the rows`: of each 16 rows the first (`part` 0) or last eight, packed. These are
+    /// the rows that every thread holds two of in the layout of an accumulator: no thread needs another's values.
+    Rows {
+        /// 0 or 1.
+        part: usize,
+    },
+    /// `(part 0, part 1) -> tile`: the opposite of `Rows`
+    JoinRows,
     /// `(a: MxK, b: KxN, acc: MxN f32) -> MxN f32`: acc + a · b
     Dot,
     /// `(tensor, start of each axis: i32...) -> tile`; out of range reads give 0
@@ -311,6 +334,8 @@ impl Kind {
             Kind::Cast(op) => format!("tile.{op}"),
             Kind::ProgramId(_) => "tile.program_id".into(),
             Kind::NumPrograms(_) => "tile.num_programs".into(),
+            Kind::CtaIndex => "tile.cta_index".into(),
+            Kind::CtaCount { .. } => "tile.cta_count".into(),
             Kind::For { .. } => "scf.for".into(),
             Kind::If => "scf.if".into(),
             Kind::Yield => "scf.yield".into(),
@@ -321,6 +346,9 @@ impl Kind {
             Kind::Reshape => "tile.reshape".into(),
             Kind::Trans => "tile.trans".into(),
             Kind::Reduce { .. } => "tile.reduce".into(),
+            Kind::Fold { .. } => "tile.fold".into(),
+            Kind::Rows { .. } => "tile.rows".into(),
+            Kind::JoinRows => "tile.join_rows".into(),
             Kind::Dot => "tile.dot".into(),
             Kind::Load { .. } => "tile.load".into(),
             Kind::LoadScalar => "tile.load_scalar".into(),

@@ -143,6 +143,9 @@ fn mlir_op(func: &Func, op: &Op) -> (String, String, String) {
         }
         Kind::Broadcast { dims } => format!("dims = {}", array(dims)),
         Kind::Reduce { op, axis } => format!("axis = {axis} : i64, op = \"{op}\""),
+        Kind::CtaCount { up_to } => up_to.map(|n| format!("up_to = {n} : i64")).unwrap_or_default(),
+        Kind::Fold { op } => format!("op = \"{op}\""),
+        Kind::Rows { part } => format!("part = {part} : i64"),
         Kind::Load { axes } | Kind::Store { axes } | Kind::TmaLoad { axes } => {
             format!("axes = {}", array(axes))
         }
@@ -244,6 +247,8 @@ pub fn kind_from_mlir(
         ("tile", "fma") => Kind::Fma,
         ("tile", "program_id") => Kind::ProgramId(int("axis")? as usize),
         ("tile", "num_programs") => Kind::NumPrograms(int("axis")? as usize),
+        ("tile", "cta_index") => Kind::CtaIndex,
+        ("tile", "cta_count") => Kind::CtaCount { up_to: optional("up_to")? },
         ("scf", "for") => Kind::For { unordered: attr("tile.unordered").is_some() },
         ("scf", "if") => Kind::If,
         ("scf", "yield") | ("sm90", "end") => Kind::Yield,
@@ -257,6 +262,12 @@ pub fn kind_from_mlir(
             Some(op) => Kind::Reduce { op, axis: int("axis")? as usize },
             None => return bad(name, "a reduction"),
         },
+        ("tile", "fold") => match ReduceOp::from_name(&string("op")) {
+            Some(op) => Kind::Fold { op },
+            None => return bad(name, "a reduction"),
+        },
+        ("tile", "rows") => Kind::Rows { part: int("part")? as usize },
+        ("tile", "join_rows") => Kind::JoinRows,
         ("tile", "dot") => Kind::Dot,
         ("tile", "load") => Kind::Load { axes: ints("axes")? },
         ("tile", "load_scalar") => Kind::LoadScalar,
@@ -509,6 +520,12 @@ impl<'a> Reader<'a> {
             self.want(",")?;
             self.field("wgn")?;
             Layout::Acc { wgm, wgn: self.int()? }
+        } else if self.eat("#tile.acc_half<") {
+            self.field("wgm")?;
+            let wgm = self.int()?;
+            self.want(",")?;
+            self.field("wgn")?;
+            Layout::AccHalf { wgm, wgn: self.int()? }
         } else if self.eat("#tile.acc_runs<") {
             self.field("wgm")?;
             let wgm = self.int()?;

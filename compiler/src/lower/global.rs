@@ -7,6 +7,8 @@ use super::emit::{I32, I64, Ty, V};
 use super::{Failure, Lower};
 use flashc_ir::{Distribution, Elem, Op, TileType};
 use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes of the widest access.
 const RUN_BYTES: i64 = 16;
@@ -26,27 +28,47 @@ struct Access {
     run: usize,
 }
 
+/// A load on its way.
+pub(super) struct Load {
+    t: TileType,
+    d: Rc<Distribution>,
+    a: Access,
+}
+
 impl Lower<'_> {
     pub(super) fn load(&mut self, op: &Op, axes: &[usize]) -> Result<Vec<V>, Failure> {
+        let mut load = self.begin_load(op, axes)?;
+        let all = load.d.regs.len();
+        self.load_registers(&mut load, 0..all)
+    }
+
+    /// Prepares a load that goes register by register.
+    pub(super) fn begin_load(&mut self, op: &Op, axes: &[usize]) -> Result<Load, Failure> {
         let t = self.tile_type(op.result())?;
         let d = self.distribution(&t)?;
-        let mut a = self.access(op, axes, &t, &d, op.operands.len() - 1)?;
-        let mut out = Vec::with_capacity(d.regs.len());
-        for at in (0..d.regs.len()).step_by(a.run) {
-            let (address, first) = self.element_address(&mut a, &t, &d, at)?;
+        let a = self.access(op, axes, &t, &d, op.operands.len() - 1)?;
+        Ok(Load { t, d, a })
+    }
+
+    /// Loads some of the registers: whole accesses.
+    pub(super) fn load_registers(&mut self, l: &mut Load, which: Range<usize>) -> Result<Vec<V>, Failure> {
+        let Load { t, d, a } = l;
+        let mut out = Vec::with_capacity(which.len());
+        for at in which.step_by(a.run) {
+            let (address, first) = self.element_address(a, t, d, at)?;
             if a.run == 1 {
                 out.push(self.load_if(address, first, t.elem));
                 continue;
             }
             let run = a.run;
-            let (_, last) = self.element_address(&mut a, &t, &d, at + run - 1)?;
+            let (_, last) = self.element_address(a, t, d, at + run - 1)?;
             let whole = match (first, last) {
                 (Some(x), Some(y)) => self.e.bin("andi", x, y),
                 (x, y) => x.or(y).unwrap_or_else(|| self.e.int(1, super::emit::I1)),
             };
             let mut singles = vec![];
             for i in 0..run {
-                singles.push(self.element_address(&mut a, &t, &d, at + i)?);
+                singles.push(self.element_address(a, t, d, at + i)?);
             }
             // The emitter is lent to the branches, which only load.
             let mut e = std::mem::replace(&mut self.e, super::emit::Emit::new(false));

@@ -31,12 +31,12 @@ mod thread;
 use crate::passes::{Failure, Problem};
 use emit::{Emit, I32, I64, Ty, V};
 use flashc_front::codes::Code;
-use flashc_ir::artifact::{Param, Requirement, TensorMapSpec};
+use flashc_ir::artifact::{Param, Persistent, Requirement, TensorMapSpec};
 use flashc_ir::divisor::Divisors;
 use flashc_ir::ops::{Kind, Literal};
 use flashc_ir::types::Dim;
 use flashc_ir::{Block, Distribution, Elem, Func, Op, TileType, Type, ValueId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thread::Threads;
 
 /// A lowered kernel.
@@ -52,6 +52,8 @@ pub struct Lowered {
     pub requires: Vec<Requirement>,
     /// Threads of a CTA.
     pub threads: u32,
+    /// Does a CTA run several programs?
+    pub persistent: Persistent,
 }
 
 /// How to lower.
@@ -120,8 +122,13 @@ struct Lower<'a> {
     /// Tensors accessed by ordinary instructions: their pointer and strides are parameters.
     addressed: BTreeSet<usize>,
     maps: Vec<(TensorMapSpec, V)>,
+    /// In a persistent kernel the lengths of the grid, as parameters.
+    grid: BTreeMap<usize, V>,
+    persistent: bool,
     /// Inside a role: its warps.
     role: Option<i64>,
+    /// Tiles that are loaded where they are stored.
+    copied: HashMap<ValueId, &'a Op>,
     /// Does only one thread run what is being emitted?
     alone: bool,
     distributions: HashMap<TileType, std::rc::Rc<Distribution>>,
@@ -145,7 +152,10 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         aligned: BTreeSet::new(),
         addressed: BTreeSet::new(),
         maps: vec![],
+        grid: BTreeMap::new(),
+        persistent: func.persistent().is_some(),
         role: None,
+        copied: shared::copied_tiles(func),
         alone: false,
         distributions: HashMap::new(),
         divisors: Divisors::new(func),
@@ -201,6 +211,10 @@ impl Lower<'_> {
                 args.push((*s, String::new()));
             }
         }
+        for (axis, v) in &self.grid {
+            params.push(Param::Grid(*axis));
+            args.push((*v, String::new()));
+        }
         let byval = "llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant, llvm.align = 64 : i64";
         let mut tensor_maps = vec![];
         for (i, (spec, v)) in self.maps.drain(..).enumerate() {
@@ -232,7 +246,12 @@ impl Lower<'_> {
             entry.join(", "),
             warps * 32,
         );
-        Lowered { text, params, tensor_maps, requires, threads: (warps * 32) as u32 }
+        let persistent = match self.func.persistent() {
+            None => Persistent::No,
+            Some(None) => Persistent::Always,
+            Some(Some(n)) => Persistent::UpTo(n as u32),
+        };
+        Lowered { text, params, tensor_maps, requires, threads: (warps * 32) as u32, persistent }
     }
 
     fn block(&mut self, block: &Block) -> Result<(), Failure> {
@@ -325,6 +344,17 @@ impl Lower<'_> {
             | Kind::Compare(_)
             | Kind::Select
             | Kind::Cast(_) => self.elementwise(op)?,
+            Kind::NumPrograms(axis) if self.persistent => {
+                let v = self.grid.get(axis).copied().unwrap_or_else(|| self.e.fresh(I32));
+                self.grid.insert(*axis, v);
+                Value::Scalar(v)
+            }
+            Kind::CtaIndex => {
+                Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.ctaid.x", "", &[], I32)))
+            }
+            Kind::CtaCount { .. } => {
+                Value::Scalar(self.e.in_prologue(|e| e.op("nvvm.read.ptx.sreg.nctaid.x", "", &[], I32)))
+            }
             Kind::ProgramId(axis) | Kind::NumPrograms(axis) => {
                 let reg = if matches!(op.kind, Kind::ProgramId(_)) { "ctaid" } else { "nctaid" };
                 let name = format!("nvvm.read.ptx.sreg.{reg}.{}", ["x", "y", "z"][*axis]);
@@ -346,10 +376,14 @@ impl Lower<'_> {
             Kind::Broadcast { dims } => Value::Tile(self.broadcast(op, dims)?),
             Kind::Reshape | Kind::Trans | Kind::Convert => Value::Tile(self.exchange(op)?),
             Kind::Reduce { op: how, axis } => self.reduce(op, *how, *axis)?,
+            Kind::Load { .. } if self.copied.contains_key(&op.result()) => return Ok(()),
             Kind::Load { axes } => Value::Tile(self.load(op, axes)?),
             Kind::LoadScalar => Value::Scalar(self.load_scalar(op)?),
             Kind::Store { axes } => return self.store(op, axes),
             Kind::StoreScalar => return self.store_scalar(op),
+            Kind::Fold { op: how } => Value::Tile(self.fold(op, *how)?),
+            Kind::Rows { part } => Value::Tile(self.rows(op, *part)?),
+            Kind::JoinRows => Value::Tile(self.join_rows(op)?),
             Kind::Dot => return Err(Failure::Bug("a dot after warpgroup-mma".into())),
             Kind::Alloc { offset } => {
                 let offset = offset.ok_or_else(|| Failure::Bug("a buffer without offset".into()))?;
@@ -418,6 +452,36 @@ impl Lower<'_> {
                 i.map(|i| regs[i]).ok_or_else(|| Failure::Bug(format!("broadcast from {from} to {to}")))
             })
             .collect()
+    }
+
+    /// Half the rows: a choice of registers.
+    fn rows(&mut self, op: &Op, part: usize) -> Result<Vec<V>, Failure> {
+        let regs = self.tile(op.operands[0])?;
+        let at = self.half_positions(op.operands[0], op.result())?;
+        Ok(at.into_iter().map(|i| regs[i[part]]).collect())
+    }
+
+    /// The other way round.
+    fn join_rows(&mut self, op: &Op) -> Result<Vec<V>, Failure> {
+        let parts = [self.tile(op.operands[0])?, self.tile(op.operands[1])?];
+        let at = self.half_positions(op.result(), op.operands[0])?;
+        let mut regs = vec![parts[0][0]; self.registers(op.result())?];
+        for (i, whole) in at.into_iter().enumerate() {
+            (regs[whole[0]], regs[whole[1]]) = (parts[0][i], parts[1][i]);
+        }
+        Ok(regs)
+    }
+
+    /// For each register of half the rows, the registers of the whole that its two parts are.
+    fn half_positions(&mut self, whole: ValueId, half: ValueId) -> Result<Vec<[usize; 2]>, Failure> {
+        let (whole, half) = (self.tile_type(whole)?, self.tile_type(half)?);
+        let (w, h) = (self.distribution(&whole)?, self.distribution(&half)?);
+        let find = |r: &Vec<i64>, part: i64| {
+            let mut at = r.clone();
+            at[0] = at[0] / 8 * 16 + part * 8 + at[0] % 8;
+            w.regs.iter().position(|x| *x == at).ok_or_else(|| Failure::Bug(format!("{half} of {whole}")))
+        };
+        h.regs.iter().map(|r| Ok([find(r, 0)?, find(r, 1)?])).collect()
     }
 
     /// The scalars of values, tiles spelled out.

@@ -54,6 +54,20 @@ impl Lower<'_> {
         })
     }
 
+    /// Columns 8 apart combine within the thread.
+    pub(super) fn fold(&mut self, op: &Op, how: ReduceOp) -> Result<Vec<V>, Failure> {
+        let (from, to) = (self.tile_type(op.operands[0])?, self.tile_type(op.result())?);
+        let (a, b) = (self.distribution(&from)?, self.distribution(&to)?);
+        let regs = self.tile(op.operands[0])?;
+        let mut out = vec![];
+        for r in &b.regs {
+            let same = |x: &Vec<i64>| x[0] == r[0] && x[1] % 8 == r[1];
+            let values = a.regs.iter().zip(&regs).filter(|x| same(x.0)).map(|x| *x.1).collect();
+            out.push(self.tree(how, from.elem, values));
+        }
+        Ok(out)
+    }
+
     /// Combines pairwise, so that the chain is short.
     fn tree(&mut self, how: ReduceOp, elem: Elem, mut values: Vec<V>) -> V {
         while values.len() > 1 {

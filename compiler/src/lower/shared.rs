@@ -7,10 +7,13 @@ use flashc_ir::artifact::TensorMapSpec;
 use flashc_ir::layout::box_rows;
 use flashc_ir::ops::Kind;
 use flashc_ir::shuffle;
-use flashc_ir::{BufferType, Distribution, Elem, Op, TileType, Type, ValueId};
+use flashc_ir::{Block, BufferType, Distribution, Elem, Func, Op, TileType, Type, ValueId};
+use std::collections::HashMap;
 
 /// Bytes of the widest access.
 const RUN_BYTES: i64 = 16;
+/// Bytes that a thread holds on their way from global to shared memory.
+const COPY_BATCH: usize = 64;
 
 impl Lower<'_> {
     /// Initialises every mbarrier before anything else.
@@ -155,14 +158,26 @@ impl Lower<'_> {
         v
     }
 
+    /// A tile that is only copied is loaded here, a few registers at a time.
     pub(super) fn local_store(&mut self, op: &Op) -> Result<(), Failure> {
         let t = self.tile_type(op.operands[0])?;
-        let regs = self.tile(op.operands[0])?;
         let (at, Type::Buffer(b)) = (self.buffer(op.operands[1])?, self.func.ty(op.operands[1]).clone())
         else {
             return Err(Failure::Bug("a store to something that is no buffer".into()));
         };
-        self.put(&t, &regs, &b, at)
+        let Some(load) = self.copied.get(&op.operands[0]).copied() else {
+            let regs = self.tile(op.operands[0])?;
+            return self.put(&t, &regs, 0, &b, at);
+        };
+        let Kind::Load { axes } = &load.kind else { return Ok(()) };
+        let mut going = self.begin_load(load, axes)?;
+        let all = self.registers(op.operands[0])?;
+        let batch = COPY_BATCH / t.elem.bytes() as usize;
+        for first in (0..all).step_by(batch) {
+            let regs = self.load_registers(&mut going, first..(first + batch).min(all))?;
+            self.put(&t, &regs, first, &b, at)?;
+        }
+        Ok(())
     }
 
     pub(super) fn local_load(&mut self, op: &Op) -> Result<Vec<V>, Failure> {
@@ -174,16 +189,23 @@ impl Lower<'_> {
         self.get(&t, &b, at, false)
     }
 
-    /// Registers to a buffer.
-    fn put(&mut self, t: &TileType, regs: &[V], b: &BufferType, at: Place) -> Result<(), Failure> {
+    /// Registers, of which `from` is the first, to a buffer.
+    fn put(
+        &mut self,
+        t: &TileType,
+        regs: &[V],
+        from: usize,
+        b: &BufferType,
+        at: Place,
+    ) -> Result<(), Failure> {
         let d = self.distribution(t)?;
-        if self.put_matrices(t, &d, regs, b, at)? {
+        if regs.len() == d.regs.len() && self.put_matrices(t, &d, regs, b, at)? {
             return Ok(());
         }
         let run = run_length(&d, b);
         let owner = self.threads.owner(&mut self.e, &d);
         for first in (0..regs.len()).step_by(run) {
-            let (p, ok) = self.place(&d, t, b, at, first, false);
+            let (p, ok) = self.place(&d, t, b, at, from + first, false);
             let ok = self.e.and(ok, owner);
             let parts: Vec<V> = regs[first..first + run].iter().map(|v| self.stored(*v)).collect();
             let v = if run == 1 { parts[0] } else { self.e.vector(&parts) };
@@ -306,7 +328,7 @@ impl Lower<'_> {
             return self.exchange_lanes(&regs, &plan, from.elem);
         }
         let (at, b) = self.scratch(op)?;
-        self.put(&from, &regs, &b, at)?;
+        self.put(&from, &regs, 0, &b, at)?;
         self.cta_barrier();
         self.get(&to, &b, at, op.kind == Kind::Trans)
     }
@@ -396,6 +418,28 @@ impl Lower<'_> {
 }
 
 /// Elements that every thread holds in adjacent registers and that lie adjacent and aligned in a buffer.
+/// Tiles that are loaded only to be stored to shared memory a little later in the same block: such a load needs no
+/// registers for the whole tile. Nothing that writes to tensors may come between.
+pub(super) fn copied_tiles(func: &Func) -> HashMap<ValueId, &Op> {
+    let uses = func.uses();
+    let mut found = HashMap::new();
+    fn walk<'a>(block: &'a Block, uses: &HashMap<ValueId, Vec<&Op>>, found: &mut HashMap<ValueId, &'a Op>) {
+        for (i, op) in block.ops.iter().enumerate() {
+            op.regions.iter().for_each(|r| walk(r, uses, found));
+            let (Kind::Load { .. }, Some(tile)) = (&op.kind, op.results.first()) else { continue };
+            let next = block.ops[i + 1..].iter().take_while(|o| {
+                o.regions.is_empty() && !matches!(o.kind, Kind::Store { .. } | Kind::StoreScalar)
+            });
+            let stored = next.into_iter().find(|o| o.operands.contains(tile));
+            if uses[tile].len() == 1 && stored.is_some_and(|o| o.kind == Kind::LocalStore) {
+                found.insert(*tile, op);
+            }
+        }
+    }
+    walk(&func.body, &uses, &mut found);
+    found
+}
+
 fn run_length(d: &Distribution, b: &BufferType) -> usize {
     let last = d.shape.len() - 1;
     let fits = |run: i64| {

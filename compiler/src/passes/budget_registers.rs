@@ -7,8 +7,8 @@
 //! Requires: layouts. Ensures: at no point do the live tiles of a thread need more registers than a thread
 //! can have. ptxas then allocates; where its own temporaries do not fit it spills, and says so.
 //!
-//! How: a value is live from its definition to its last use; one from outside a loop that the loop uses
-//! lives to its end. A `splat` is one register, a `broadcast` none, and what is computed from indices is
+//! How: liveness backwards through the program; of two branches one runs; what a loop reads from outside
+//! lives as long as it. A `splat` is one register, a `broadcast` none, and what is computed from indices is
 //! computed again where it is used.
 //!
 //! Declines (a user error): the estimate passes the limit. The error lists the lines whose tiles are live
@@ -16,21 +16,13 @@
 
 use super::{Failure, Problem};
 use flashc_front::codes::Code;
+use flashc_ir::func::walk_block;
 use flashc_ir::layout::LANES;
 use flashc_ir::ops::Kind;
 use flashc_ir::target::Target;
-use flashc_ir::{Block, Func, Loc, TileType, Type, ValueId};
-use std::collections::{BTreeMap, HashMap};
+use flashc_ir::{Block, Func, Loc, Op, TileType, Type, ValueId};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-
-/// A tile's cost and lifetime.
-#[derive(Debug, Clone, PartialEq)]
-struct Life {
-    registers: i64,
-    from: usize,
-    to: usize,
-    loc: Loc,
-}
 
 /// The estimate.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,23 +76,11 @@ pub fn plan(func: &Func, target: &Target) -> Plan {
             limit = roles[0].registers.min(target.max_registers);
         }
     });
-    let mut lives: HashMap<ValueId, Life> = HashMap::new();
-    let (mut clock, mut locs) = (0, vec![]);
-    number(func, &func.body, &mut clock, &mut locs, &mut lives);
-    let mut worst = Plan { peak: 0, at: func.loc.clone(), lines: BTreeMap::new(), limit };
-    for (now, loc) in locs.iter().enumerate() {
-        let live: Vec<&Life> = lives.values().filter(|l| l.from <= now && now < l.to).collect();
-        let sum = live.iter().map(|l| l.registers).sum();
-        if sum > worst.peak {
-            worst.peak = sum;
-            worst.at = loc.clone();
-            worst.lines = BTreeMap::new();
-            for l in live {
-                *worst.lines.entry(l.loc.line).or_default() += l.registers;
-            }
-        }
-    }
-    worst
+    let worst = Plan { peak: 0, at: func.loc.clone(), lines: BTreeMap::new(), limit };
+    let mut file = Registers { func, groups: vec![], of: HashMap::new(), worst };
+    file.define_block(&func.body);
+    file.live_before(&func.body, HashSet::new());
+    file.worst
 }
 
 /// 32-bit registers of a tile.
@@ -115,57 +95,124 @@ fn registers(t: &TileType) -> i64 {
     }
 }
 
-fn number(
-    func: &Func,
-    block: &Block,
-    clock: &mut usize,
-    locs: &mut Vec<Loc>,
-    lives: &mut HashMap<ValueId, Life>,
-) {
-    let define =
-        |v: ValueId, cost: Option<i64>, now: usize, loc: &Loc, lives: &mut HashMap<ValueId, Life>| {
-            if let Type::Tile(t) | Type::InFlight(t) = func.ty(v) {
-                let registers = cost.unwrap_or_else(|| registers(t));
-                lives.insert(v, Life { registers, from: now, to: now, loc: loc.clone() });
-            }
-        };
-    for op in &block.ops {
-        let now = *clock;
-        *clock += 1;
-        locs.push(op.loc.clone());
-        for v in &op.operands {
-            if let Some(l) = lives.get_mut(v) {
-                l.to = l.to.max(now);
-            }
-        }
-        if !op.regions.is_empty() {
-            let outside: Vec<ValueId> = lives.keys().copied().collect();
+/// Groups of registers that live and die together: a tile is one, or two where it can be taken by halves of its
+/// rows.
+struct Registers<'a> {
+    func: &'a Func,
+    /// Registers and source of each group.
+    groups: Vec<(i64, Loc)>,
+    of: HashMap<ValueId, Vec<usize>>,
+    worst: Plan,
+}
+
+impl Registers<'_> {
+    fn define(&mut self, v: ValueId, cost: Option<i64>, loc: &Loc) {
+        let (Type::Tile(t) | Type::InFlight(t)) = self.func.ty(v) else { return };
+        let all = cost.unwrap_or_else(|| registers(t));
+        let parts = if t.layout.as_ref().is_some_and(|l| l.half_rows().is_some()) { 2 } else { 1 };
+        let first = self.groups.len();
+        self.groups.extend((0..parts).map(|i| ((all + i) / parts, loc.clone())));
+        self.of.insert(v, (first..self.groups.len()).collect());
+    }
+
+    fn define_block(&mut self, block: &Block) {
+        for op in &block.ops {
             for r in &op.regions {
                 for a in &r.args {
-                    define(*a, None, now, &op.loc, lives);
+                    self.define(*a, None, &op.loc);
                 }
-                number(func, r, clock, locs, lives);
+                self.define_block(r);
             }
-            let end = *clock;
-            if matches!(op.kind, Kind::For { .. }) {
-                for v in outside {
-                    if let Some(l) = lives.get_mut(&v).filter(|l| l.to > now) {
-                        l.to = end;
+            let of = |v: &ValueId| self.of.get(v).cloned().unwrap_or_default();
+            match op.kind {
+                // The same registers under another name.
+                Kind::Rows { part } => {
+                    let half = of(&op.operands[0]).get(part).copied().into_iter().collect();
+                    self.of.insert(op.result(), half);
+                }
+                Kind::JoinRows => {
+                    let both = op.operands.iter().flat_map(of).collect();
+                    self.of.insert(op.result(), both);
+                }
+                _ => {
+                    for v in &op.results {
+                        self.define(*v, self.cost(op, *v), &op.loc);
                     }
                 }
             }
         }
-        for v in &op.results {
-            let floats = func.ty(*v).elem().is_some_and(|e| e.is_float());
-            let cost = match op.kind {
-                Kind::Splat => Some(1),
-                // Copies of registers that are counted already.
-                Kind::Broadcast { .. } => Some(0),
-                // Indices and conditions are computed where they are used.
-                _ if op.kind.is_pure() && !floats => Some(0),
-                _ => None,
-            };
-            define(*v, cost, *clock - 1, &op.loc, lives);
+    }
+
+    fn cost(&self, op: &Op, result: ValueId) -> Option<i64> {
+        let floats = self.func.ty(result).elem().is_some_and(|e| e.is_float());
+        match op.kind {
+            Kind::Splat => Some(1),
+            // Copies of registers that are counted already.
+            Kind::Broadcast { .. } => Some(0),
+            // Indices and conditions are computed where they are used.
+            _ if op.kind.is_pure() && !floats => Some(0),
+            _ => None,
+        }
+    }
+
+    fn of<'b>(&self, values: impl IntoIterator<Item = &'b ValueId>) -> HashSet<usize> {
+        values.into_iter().filter_map(|v| self.of.get(v)).flatten().copied().collect()
+    }
+
+    /// What is live before a block, given what is live after it; notes the worst point on the way.
+    fn live_before(&mut self, block: &Block, mut live: HashSet<usize>) -> HashSet<usize> {
+        for op in block.ops.iter().rev() {
+            live.extend(self.of(&op.results));
+            self.measure(&live, &op.loc);
+            for g in self.of(&op.results) {
+                // A new name for registers does not make them.
+                if !matches!(op.kind, Kind::Rows { .. } | Kind::JoinRows) {
+                    live.remove(&g);
+                }
+            }
+            let mut before: Vec<HashSet<usize>> = vec![];
+            for r in &op.regions {
+                let mut inside = live.clone();
+                if matches!(op.kind, Kind::For { .. }) {
+                    // What an iteration reads from outside, the next one reads again.
+                    inside.extend(self.read_from_outside(r));
+                }
+                let mut first = self.live_before(r, inside);
+                for g in self.of(&r.args) {
+                    first.remove(&g);
+                }
+                before.push(first);
+            }
+            live.extend(before.into_iter().flatten());
+            // Half the rows are half the registers, and the result is these.
+            let reads = if matches!(op.kind, Kind::Rows { .. }) { &op.results } else { &op.operands };
+            live.extend(self.of(reads));
+        }
+        live
+    }
+
+    fn read_from_outside(&self, block: &Block) -> HashSet<usize> {
+        let (mut read, mut made) = (HashSet::new(), self.of(&block.args));
+        walk_block(block, &mut |op| {
+            read.extend(self.of(&op.operands));
+            if !matches!(op.kind, Kind::Rows { .. } | Kind::JoinRows) {
+                made.extend(self.of(&op.results));
+            }
+            made.extend(op.regions.iter().flat_map(|r| self.of(&r.args)));
+        });
+        read.difference(&made).copied().collect()
+    }
+
+    fn measure(&mut self, live: &HashSet<usize>, at: &Loc) {
+        let sum = live.iter().map(|g| self.groups[*g].0).sum();
+        if sum > self.worst.peak {
+            self.worst.peak = sum;
+            self.worst.at = at.clone();
+            self.worst.lines = BTreeMap::new();
+            for g in live {
+                let (registers, loc) = &self.groups[*g];
+                *self.worst.lines.entry(loc.line).or_default() += registers;
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     let result = body.ops[wait].result();
     let yields = &body.ops.last()?.operands;
     let accumulator = yields.iter().position(|v| *v == result)?;
-    let reads = |i: usize, v: ValueId| uses(&body.ops[i], v);
+    let reads = |i: usize, v: ValueId| body.ops[i].uses(v);
     // Nothing else may want the result in this iteration.
     if (0..body.ops.len() - 1).any(|i| reads(i, result)) {
         return None;
@@ -112,7 +112,7 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
     let mut tainted: HashSet<ValueId> = HashSet::from([body.args[1 + accumulator]]);
     let mut after: Vec<usize> = vec![];
     for (i, o) in body.ops.iter().enumerate().take(last) {
-        if tainted.iter().any(|v| uses(o, *v)) {
+        if tainted.iter().any(|v| o.uses(*v)) {
             tainted.extend(&o.results);
             after.push(i);
         }
@@ -165,10 +165,6 @@ pub fn plan(func: &Func, op: &Op) -> Option<Plan> {
         return None;
     }
     Some(Plan { first, last, wait, release, after, accumulator, carried, slots })
-}
-
-fn uses(op: &Op, v: ValueId) -> bool {
-    op.operands.contains(&v) || op.regions.iter().any(|r| r.ops.iter().any(|o| uses(o, v)))
 }
 
 /// Values of the previous iteration.

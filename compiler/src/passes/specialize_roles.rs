@@ -37,6 +37,8 @@ use flashc_ir::{Block, BufferType, Builder, Func, Op, Type, ValueId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
+/// Bytes kept for barriers and scratch.
+const RESERVED: i64 = 1024;
 /// Slots of a ring at most.
 const MAX_STAGES: i64 = 4;
 /// Warps of the producer: `setmaxnreg` works on whole warpgroups.
@@ -47,8 +49,8 @@ const PRODUCER_WARPS: i64 = WARPGROUP;
 pub struct Plan {
     /// The loads that become copies.
     pub sites: Vec<Site>,
-    /// Slots of each ring.
-    pub stages: i64,
+    /// Slots of each ring, by phase.
+    pub stages: BTreeMap<usize, i64>,
     /// Consumer and producer.
     pub roles: Vec<Role>,
 }
@@ -58,13 +60,13 @@ impl fmt::Display for Plan {
         for r in &self.roles {
             writeln!(f, "{}: {} warps, {} registers", r.name, r.warps, r.registers)?;
         }
-        let rings = self.sites.iter().filter(|s| !s.once).count();
-        writeln!(
-            f,
-            "{rings} rings of {} slots, {} buffers filled once",
-            self.stages,
-            self.sites.len() - rings
-        )
+        for (i, s) in self.sites.iter().enumerate().filter(|(i, _)| owner(&self.sites, *i) == *i) {
+            match self.stages.get(&s.phase).filter(|_| !s.once) {
+                Some(n) => writeln!(f, "copy {i}: a ring of {n} slots")?,
+                None => writeln!(f, "copy {i}: a buffer filled once")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -82,8 +84,11 @@ pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
         return None;
     }
     let bytes = |v: ValueId| func.ty(v).as_buffer().map_or(0, BufferType::bytes);
-    let rings = sites.iter().enumerate().filter(|(i, s)| !s.once && owner(&sites, *i) == *i);
-    let ring: i64 = rings.map(|(_, s)| bytes(s.buffer)).sum();
+    // Bytes of a slot of each phase's rings.
+    let mut slot: BTreeMap<usize, i64> = BTreeMap::new();
+    for (_, s) in sites.iter().enumerate().filter(|(i, s)| !s.once && owner(&sites, *i) == *i) {
+        *slot.entry(s.phase).or_default() += bytes(s.buffer);
+    }
     let ring_buffers: HashSet<ValueId> = sites.iter().filter(|s| !s.once).map(|s| s.buffer).collect();
     let mut rest = 0;
     func.walk(&mut |op| {
@@ -91,8 +96,8 @@ pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
             rest += bytes(op.result());
         }
     });
-    // A kilobyte for barriers and scratch.
-    let stages = (2..=MAX_STAGES).rev().find(|s| rest + s * ring + 1024 <= target.shared_bytes)?;
+    let outer = outer_phases(func, &sites);
+    let stages = choose_stages(&slot, &outer, target.shared_bytes - rest - RESERVED)?;
     let consumers = func.warps? / WARPGROUP;
     let (consumer, producer) = match consumers {
         1 => (256, 256),
@@ -104,6 +109,29 @@ pub fn plan(func: &Func, target: &Target) -> Option<Plan> {
     let roles =
         vec![role("consumer", consumers * WARPGROUP, consumer), role("producer", PRODUCER_WARPS, producer)];
     Some(Plan { sites, stages, roles })
+}
+
+/// Phases of blocks around others: their tiles are filled rarely.
+fn outer_phases(func: &Func, sites: &[Site]) -> HashSet<usize> {
+    let by_tile: HashMap<ValueId, usize> = sites.iter().map(|s| (s.tile, s.phase)).collect();
+    let mut blocks = vec![];
+    around(&func.body, &by_tile, &mut vec![], &mut blocks);
+    blocks.into_iter().flat_map(|(_, outer)| outer).collect()
+}
+
+/// Slots by phase: two where tiles are filled often, then a second one for what is filled rarely, so that the
+/// producer can go on to the next program, then more for the former.
+fn choose_stages(
+    slot: &BTreeMap<usize, i64>,
+    outer: &HashSet<usize>,
+    room: i64,
+) -> Option<BTreeMap<usize, i64>> {
+    let total = |often: i64, rarely: i64| -> i64 {
+        slot.iter().map(|(p, b)| b * if outer.contains(p) { rarely } else { often }).sum()
+    };
+    let rarely = [2, 1].into_iter().find(|r| total(2, *r) <= room)?;
+    let often = (2..=MAX_STAGES).rev().find(|s| total(*s, rarely) <= room)?;
+    Some(slot.keys().map(|p| (*p, if outer.contains(p) { rarely } else { often })).collect())
 }
 
 /// Blocks that load the same tiles of the same tensors, one after the other, use the same rings: the phase of
@@ -291,7 +319,7 @@ impl<'a> Apply<'a> {
                     }
                 }
             }
-            let stages = self.plan.stages;
+            let stages = site.and_then(|s| self.plan.stages.get(&s.phase)).copied().unwrap_or(1);
             let ty = if many { Type::Ring(ty, stages) } else { Type::Buffer(ty) };
             let buffer = b.op1(Kind::Alloc { offset: None }, &[], ty);
             map.insert(op.result(), buffer);
@@ -346,7 +374,7 @@ impl<'a> Apply<'a> {
 
     /// Index and parity of this iteration's slots.
     fn turn(&self, b: &mut Builder, phase: usize) -> Turn {
-        let (c, n, one) = (self.counter[&phase], b.i32(self.plan.stages), b.i32(1));
+        let (c, n, one) = (self.counter[&phase], b.i32(self.plan.stages[&phase]), b.i32(1));
         let index = b.binary(BinaryOp::RemUI, c, n);
         let round = b.binary(BinaryOp::DivUI, c, n);
         let parity = b.binary(BinaryOp::AndI, round, one);

@@ -40,6 +40,8 @@ pub(super) struct Machine<'a> {
     pub(super) reductions: HashMap<(ValueId, ValueId), Rc<ReducePlan>>,
     env: Vec<Option<Value>>,
     program: [i64; 3],
+    /// CTAs of a persistent kernel.
+    ctas: i64,
     pub(super) shared: SharedState,
     pub(super) groups: Vec<Group>,
     pub(super) report: Report,
@@ -67,6 +69,7 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         reductions: HashMap::new(),
         env: vec![],
         program: [0; 3],
+        ctas: 1,
         shared,
         groups: vec![],
         report: Report::default(),
@@ -75,6 +78,15 @@ pub(super) fn run(func: &Func, launch: &mut Launch, options: &Options) -> Result
         random: 0,
     };
     machine.report.shared_bytes = machine.shared.len() as u64;
+    if let Some(up_to) = func.persistent() {
+        // Few CTAs, so that each runs several programs.
+        let all = grid.iter().product::<i64>();
+        machine.ctas = if up_to.is_some_and(|n| grid[0] > n) { all } else { (all + 2) / 3 };
+        for cta in 0..machine.ctas {
+            machine.program([cta, 0, 0], &args)?;
+        }
+        return Ok(machine.report);
+    }
     for z in 0..grid[2] {
         for y in 0..grid[1] {
             for x in 0..grid[0] {
@@ -321,6 +333,8 @@ impl<'a> Machine<'a> {
                     None => return malformed(format!("the grid has no axis {axis}")),
                 }
             }
+            Kind::CtaIndex => int(self.program[0]),
+            Kind::CtaCount { .. } => int(self.ctas),
             Kind::For { .. }
             | Kind::If
             | Kind::Yield
@@ -336,6 +350,9 @@ impl<'a> Machine<'a> {
             Kind::Convert => self.redistribute(op, false)?,
             Kind::Trans => self.trans(op)?,
             Kind::Reduce { op: how, axis } => self.reduce(op, *how, *axis)?,
+            Kind::Fold { op: how } => self.fold(op, *how)?,
+            Kind::Rows { part } => self.rows(op, *part)?,
+            Kind::JoinRows => self.join_rows(op)?,
             Kind::Dot => self.dot(op)?,
             Kind::Load { axes } => self.load(op, axes)?,
             Kind::LoadScalar => self.load_scalar(op)?,

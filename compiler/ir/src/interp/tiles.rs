@@ -137,6 +137,17 @@ pub(super) fn reduce_plan(from: &Frame, to: Option<&Frame>, axis: usize) -> Res<
     Ok(ReducePlan { target, regs, threads: from.threads, lane_bits, warp_groups: groups, group_of })
 }
 
+/// The columns of a tile and of half its rows.
+fn half_of(whole: &Frame, half: &Frame) -> Res<i64> {
+    let fits = whole.shape[0] == 2 * half.shape[0]
+        && whole.shape[0] % 16 == 0
+        && whole.shape[1..] == half.shape[1..];
+    if !fits {
+        return malformed(format!("{:?} is not half of {:?}", half.shape, whole.shape));
+    }
+    Ok(whole.shape[1..].iter().product())
+}
+
 impl ReducePlan {
     /// Combines registers, then lanes, then warps; every holder gets the result.
     fn run<T: Copy>(&self, x: &[T], f: impl Fn(T, T) -> T) -> Vec<Option<T>> {
@@ -292,6 +303,60 @@ impl Machine<'_> {
             return stop(TrapKind::Replicas, "threads disagree about a reduction to a scalar");
         }
         Ok(all.pick(&[0]))
+    }
+
+    /// `Fold`: a thread combines what it holds, registers in order.
+    pub(super) fn fold(&mut self, op: &Op, how: ReduceOp) -> Res<Cells> {
+        let (a, from) = self.tile(op, 0)?;
+        let to = self.result_frame(op)?;
+        let (&[m, n], &[m2, 8]) = (&from.shape[..], &to.shape[..]) else {
+            return malformed(format!("fold of {:?} to {:?}", from.shape, to.shape));
+        };
+        if m != m2 || n % 8 != 0 {
+            return malformed(format!("fold of {:?} to {:?}", from.shape, to.shape));
+        }
+        let element = |at: u32| (at as i64 / n * 8 + at as i64 % 8) as u32;
+        let target = same_thread(&to, &from, element, true)?;
+        let plan = ReducePlan {
+            target,
+            regs: to.regs,
+            threads: to.threads,
+            lane_bits: vec![],
+            warp_groups: vec![],
+            group_of: vec![],
+        };
+        Ok(to.with_holes(plan.cells(how, &a, self.options.mode)))
+    }
+
+    /// `Rows`.
+    pub(super) fn rows(&mut self, op: &Op, part: usize) -> Res<Cells> {
+        let (a, from) = self.tile(op, 0)?;
+        let to = self.result_frame(op)?;
+        let cols = half_of(&from, &to)?;
+        let element = |at: u32| {
+            let (row, col) = (at as i64 / cols, at as i64 % cols);
+            ((row / 8 * 16 + part as i64 * 8 + row % 8) * cols + col) as u32
+        };
+        Ok(a.pick(&same_thread(&from, &to, element, true)?))
+    }
+
+    /// `JoinRows`.
+    pub(super) fn join_rows(&mut self, op: &Op) -> Res<Cells> {
+        let ((a, half), (b, other)) = (self.tile(op, 0)?, self.tile(op, 1)?);
+        let to = self.result_frame(op)?;
+        let cols = half_of(&to, &half)?;
+        half_of(&to, &other)?;
+        let cells = |part: i64| {
+            let element = |at: u32| {
+                let (row, col) = (at as i64 / cols, at as i64 % cols);
+                if row / 8 % 2 == part { ((row / 16 * 8 + row % 8) * cols + col) as u32 } else { HOLE }
+            };
+            same_thread(&half, &to, element, true)
+        };
+        let (first, second) = (cells(0)?, cells(1)?);
+        let (first, second) = (a.pick(&first), b.pick(&second));
+        let bits = to.at.iter().map(|at| (*at == HOLE || (*at as i64 / cols) / 8 % 2 == 0) as i64).collect();
+        super::elementwise::select(&Cells::ints(Elem::I1, bits), &first, &second)
     }
 
     /// `Dot`.

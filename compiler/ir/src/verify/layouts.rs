@@ -12,7 +12,7 @@ const MAX_RUN: i64 = 64;
 pub(crate) fn check_layout(layout: &Layout, shape: &[i64]) -> Result<(), String> {
     fn rank(l: &Layout) -> Result<usize, String> {
         match l {
-            Layout::Acc { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. }
+            Layout::Acc { wgm, wgn } | Layout::AccHalf { wgm, wgn } | Layout::AccRuns { wgm, wgn, .. }
                 if !((1..=8).contains(wgm) && (1..=8).contains(wgn) && wgm * wgn <= 8) =>
             {
                 Err(format!("{l}: one to eight warpgroups are expected"))
@@ -20,7 +20,7 @@ pub(crate) fn check_layout(layout: &Layout, shape: &[i64]) -> Result<(), String>
             Layout::AccRuns { run, .. } if !(1..=MAX_RUN).contains(run) || run & (run - 1) != 0 => {
                 Err(format!("{l}: the run must be a power of two up to {MAX_RUN}"))
             }
-            Layout::Acc { .. } | Layout::AccRuns { .. } => Ok(2),
+            Layout::Acc { .. } | Layout::AccHalf { .. } | Layout::AccRuns { .. } => Ok(2),
             Layout::Slice { dim, parent } => match rank(parent)? {
                 n if n < 2 || *dim >= n => Err(format!("{l}: the parent has no such axis to give away")),
                 n => Ok(n - 1),

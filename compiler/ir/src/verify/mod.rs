@@ -295,6 +295,7 @@ impl<'a> Checker<'a> {
                 ensure!(*axis < 3, "the grid has no axis {axis}");
                 self.signature_is(op, &[], &[Type::I32])
             }
+            Kind::CtaIndex | Kind::CtaCount { .. } => self.signature_is(op, &[], &[Type::I32]),
             Kind::For { .. } => self.loop_(op),
             Kind::If => self.branch(op),
             Kind::Yield => self.yields(op, parent),
@@ -305,6 +306,9 @@ impl<'a> Checker<'a> {
             Kind::Reshape => self.reshape(op),
             Kind::Trans => self.trans(op),
             Kind::Reduce { axis, .. } => self.reduce(op, *axis),
+            Kind::Fold { .. } => self.fold(op),
+            Kind::Rows { part } => self.rows(op, *part),
+            Kind::JoinRows => self.join_rows(op),
             Kind::Dot => self.dot(op),
             Kind::Convert => self.convert(op),
             Kind::Load { axes } => self.load(op, axes),

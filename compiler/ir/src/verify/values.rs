@@ -2,6 +2,7 @@
 
 use super::{Check, Checker, ensure, layouts};
 use crate::func::Op;
+use crate::layout::Layout;
 use crate::ops::{BinaryOp, CastOp, Literal, Predicate, UnaryOp};
 use crate::types::{Elem, TileType, Type};
 
@@ -214,6 +215,53 @@ impl Checker<'_> {
         };
         let have = self.ty(op.results[0]);
         ensure!(have == want, "the result is {have}, not {want}");
+        Ok(())
+    }
+
+    pub(super) fn fold(&self, op: &Op) -> Check {
+        self.counts(op, 1, 1)?;
+        let (from, to) = (self.tile(op.operands[0])?, self.tile(op.results[0])?);
+        let fits = matches!((&from.shape[..], &to.shape[..]), ([m, n], [p, 8]) if m == p && n % 8 == 0);
+        ensure!(fits && from.elem == to.elem, "from {from} to {to}");
+        let alone =
+            matches!(from.layout, None | Some(Layout::Acc { wgn: 1, .. } | Layout::AccHalf { wgn: 1, .. }));
+        ensure!(
+            from.layout == to.layout && alone,
+            "from {from} to {to}: a thread does not hold what it combines"
+        );
+        Ok(())
+    }
+
+    /// The type of half the rows of a tile.
+    fn half_rows(whole: &TileType) -> Result<TileType, String> {
+        let mut shape = whole.shape.clone();
+        ensure_ok(shape[0] % 16 == 0, || format!("{} rows are not groups of 16", shape[0]))?;
+        shape[0] /= 2;
+        let layout = match &whole.layout {
+            None => None,
+            Some(l) => match l.half_rows() {
+                Some(half) if shape[0] % 32 == 0 => Some(half),
+                _ => return Err(format!("{whole} has no halves that threads hold")),
+            },
+        };
+        Ok(TileType { shape, layout, elem: whole.elem })
+    }
+
+    pub(super) fn rows(&self, op: &Op, part: usize) -> Check {
+        self.counts(op, 1, 1)?;
+        ensure!(part < 2, "part {part}");
+        let (have, want) = (self.tile(op.results[0])?, Self::half_rows(&self.tile(op.operands[0])?)?);
+        ensure!(have == want, "the result is {have}, not {want}");
+        Ok(())
+    }
+
+    pub(super) fn join_rows(&self, op: &Op) -> Check {
+        self.counts(op, 2, 1)?;
+        let want = Self::half_rows(&self.tile(op.results[0])?)?;
+        for v in &op.operands {
+            let have = self.tile(*v)?;
+            ensure!(have == want, "%{} is {have}, not {want}", v.0);
+        }
         Ok(())
     }
 

@@ -31,7 +31,7 @@ LogicalResult verifyShaped(function_ref<InFlightDiagnostic()> error, ArrayRef<in
 
 LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> error, ArrayRef<int64_t> shape, Type elem,
                                Attribute layout) {
-  if (layout && !isa<AccAttr, AccRunsAttr, SliceAttr, BlockedAttr>(layout))
+  if (layout && !isa<AccAttr, AccHalfAttr, AccRunsAttr, SliceAttr, BlockedAttr>(layout))
     return error() << "expected a register layout, not " << layout;
   return verifyShaped(error, shape, elem);
 }
@@ -119,6 +119,20 @@ bool reduces(Operation &op) {
   shape.erase(shape.begin() + axis);
   return shape.empty() ? !out(op) : out(op) && out(op).getShape() == ArrayRef(shape);
 }
+
+bool folds(Operation &op) {
+  ArrayRef<int64_t> a = in(op).getShape(), b = out(op).getShape();
+  return a.size() == 2 && b.size() == 2 && a[0] == b[0] && a[1] % 8 == 0 && b[1] == 8 &&
+         in(op).getElem() == out(op).getElem();
+}
+
+static bool halfOf(TileType whole, TileType half) {
+  ArrayRef<int64_t> a = whole.getShape(), b = half.getShape();
+  return a[0] % 16 == 0 && a[0] == 2 * b[0] && a.drop_front() == b.drop_front() && whole.getElem() == half.getElem();
+}
+
+bool halves(Operation &op) { return halfOf(in(op), out(op)); }
+bool joins(Operation &op) { return halfOf(out(op), in(op)); }
 
 bool converts(Operation &op) { return in(op).getShape() == out(op).getShape() && in(op).getElem() == out(op).getElem(); }
 

@@ -39,6 +39,9 @@ bool broadcasts(mlir::Operation &op);
 bool reshapes(mlir::Operation &op);
 bool transposes(mlir::Operation &op);
 bool reduces(mlir::Operation &op);
+bool folds(mlir::Operation &op);
+bool halves(mlir::Operation &op);
+bool joins(mlir::Operation &op);
 bool converts(mlir::Operation &op);
 bool multiplies(mlir::Operation &op);
 /// For loads and stores: `others` counts the operands that are neither the tensor nor an index.

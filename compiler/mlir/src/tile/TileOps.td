@@ -32,6 +32,11 @@ def Tile_Acc : Tile_Attr<"Acc", "acc", (ins "int64_t":$wgm, "int64_t":$wgn)> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def Tile_AccHalf : Tile_Attr<"AccHalf", "acc_half", (ins "int64_t":$wgm, "int64_t":$wgn)> {
+  let summary = "Half the rows of an accumulator: of each 16 that a warp holds, eight";
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Tile_AccRuns : Tile_Attr<"AccRuns", "acc_runs", (ins "int64_t":$wgm, "int64_t":$wgn, "int64_t":$run)> {
   let summary = "The rows of an accumulator, each lane of a quad with `run` adjacent columns";
   let assemblyFormat = "`<` struct(params) `>`";
@@ -174,6 +179,17 @@ foreach name = ["program_id", "num_programs"] in
     let assemblyFormat = "$axis attr-dict";
   }
 
+def Tile_CtaIndexOp : Tile_PureOp<"cta_index"> {
+  let results = (outs I32:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_CtaCountOp : Tile_PureOp<"cta_count"> {
+  let arguments = (ins OptionalAttr<I64Attr>:$up_to);
+  let results = (outs I32:$result);
+  let assemblyFormat = "(`up_to` $up_to^)? attr-dict";
+}
+
 // ---- Shapes ----
 
 // Memory through which threads exchange values, once a pass has found that they must. It changes no meaning.
@@ -224,6 +240,26 @@ def Tile_ReduceOp : Tile_PureOp<"reduce", [Tile_Check<"the result lacks the redu
     custom<Word>($op) $x `axis` $axis (`scratch` $scratch^)? attr-dict
     `:` type($x) (`scratch` type($scratch)^)? `->` type($result)
   }];
+}
+
+def Tile_FoldOp : Tile_PureOp<"fold", [Tile_Check<"columns, a multiple of 8, become 8", "folds">]> {
+  let arguments = (ins Tile_Block:$x, Tile_Reduction:$op);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "custom<Word>($op) $x attr-dict `:` type($x) `->` type($result)";
+}
+
+def Tile_Part : ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>;
+def Tile_RowsOp : Tile_PureOp<"rows", [Tile_Check<"the result has half the rows", "halves">]> {
+  let arguments = (ins Tile_Block:$x, Tile_Part:$part);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "$x `part` $part attr-dict `:` type($x) `->` type($result)";
+}
+
+def Tile_JoinRowsOp : Tile_PureOp<"join_rows", [AllTypesMatch<["first", "second"]>,
+    Tile_Check<"the operands have half the rows each", "joins">]> {
+  let arguments = (ins Tile_Block:$first, Tile_Block:$second);
+  let results = (outs Tile_Block:$result);
+  let assemblyFormat = "$first `,` $second attr-dict `:` type($first) `->` type($result)";
 }
 
 def Tile_ConvertOp : Tile_PureOp<"convert", [Tile_Check<"only the layout changes", "converts">]> {

@@ -52,6 +52,11 @@ pub(crate) fn tile_level(layout: Option<Layout>) -> Func {
     let fals = b.constant(Literal::Int(0), Elem::I1);
     for axis in 0..3 {
         b.op1(Kind::ProgramId(axis), &[], Type::I32);
+        b.op1(
+            if axis == 0 { Kind::CtaIndex } else { Kind::CtaCount { up_to: Some(64).filter(|_| axis == 1) } },
+            &[],
+            Type::I32,
+        );
         b.op1(Kind::NumPrograms(axis), &[], Type::I32);
     }
 
@@ -109,6 +114,9 @@ pub(crate) fn tile_level(layout: Option<Layout>) -> Func {
     b.op1(Kind::Broadcast { dims: vec![0] }, &[iota], tile(Elem::I32));
     b.op1(Kind::Broadcast { dims: vec![1, 2] }, &[f32s], Type::tile(&[2, 64, 64], Elem::F32));
     b.op1(Kind::Reshape, &[f32s], Type::tile(&[32, 128], Elem::F32));
+    let halves = [0, 1].map(|part| b.op1(Kind::Rows { part }, &[f32s], Type::tile(&[32, 64], Elem::F32)));
+    b.op1(Kind::JoinRows, &halves, Type::tile(&[64, 64], Elem::F32));
+    b.op1(Kind::Fold { op: ReduceOp::Sum }, &[f32s], Type::tile(&[64, 8], Elem::F32));
     b.op1(Kind::Trans, &[f32s], tile(Elem::F32));
     b.op1(Kind::Convert, &[f32s], Type::Tile(TileType::new(&[64, 64], Elem::F32).with_layout(blocked())));
     for op in ReduceOp::ALL {

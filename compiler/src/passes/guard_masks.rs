@@ -1,7 +1,6 @@
-//! # split-loops
+//! # guard-masks
 //!
-//! A mask that only the last iterations of a loop need is left out of the others: the loop becomes two,
-//! the first without the mask.
+//! A mask that only the last iterations of a loop need is applied under a condition: the others skip it.
 //!
 //! Before
 //! ```text
@@ -11,17 +10,18 @@
 //! After
 //! ```text
 //! %t = clamp((SK - 64) / 64 + 1, 0, N)      // from here on some element may fail the test
-//! for n from 0 to %t { ... %s ... }
-//! for n from %t to N { %ok = ... ; %s2 = tile.select %ok, %s, -inf ; ... }
+//! for n from 0 to N {
+//!   %s2 = scf.if n >= %t { %ok = ... ; yield tile.select %ok, %s, -inf } else { yield %s } ; ...
 //! ```
-//! Requires: tiles without layouts. Ensures: every iteration computes what it did, in the same order.
+//! Requires: tiles without layouts. Ensures: every iteration computes what it did.
 //!
 //! How: a condition is a comparison of integer tiles that are affine in the loop's counter, in `iota`s and
 //! in scalars from outside the loop. Its smallest margin over the tile, as a function of the counter,
 //! says from which iteration on it can fail. Index arithmetic is taken not to wrap: lengths are below 2³⁰.
 //!
-//! The fallback variant skips this pass: it holds tiles in registers on their way to shared memory, and the
-//! second loop would make it spill.
+//! Two loops, one with the mask, were tried first: the pipeline of products then drains and fills once more
+//! for each program, and the code doubles. A branch that all threads take costs next to nothing, because the
+//! mask comes where a product has just been waited for.
 //!
 //! Declines when: no condition is of that form, none gets harder as the counter grows, or the step is not 1.
 
@@ -81,12 +81,13 @@ impl fmt::Display for Affine {
     }
 }
 
-/// What is left out of the first loop.
+/// What goes under the condition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// Results of the selects that the first loop takes the first value of.
+    /// Results of selects, in order; each but the first chooses between the one before and something else, or
+    /// stands alone.
     pub selects: Vec<ValueId>,
-    /// Their margins: all at least 1 in the first loop.
+    /// Their margins: where all are at least 1 the selects take their first value.
     pub margins: Vec<Affine>,
 }
 
@@ -204,8 +205,8 @@ impl Analysis<'_> {
 }
 
 fn apply(b: &mut Builder, old: &Func, op: &Op, plan: &Plan, map: &mut HashMap<ValueId, ValueId>) {
-    let bounds: Vec<ValueId> = op.operands[..3].iter().map(|v| map[v]).collect();
-    let (lo, hi, step) = (bounds[0], bounds[1], bounds[2]);
+    let operands: Vec<ValueId> = op.operands.iter().map(|v| map[v]).collect();
+    let (lo, hi) = (operands[0], operands[1]);
     b.loc = op.loc.clone();
     // The first iteration that may fail a test.
     let mut middle = hi;
@@ -223,39 +224,104 @@ fn apply(b: &mut Builder, old: &Func, op: &Op, plan: &Plan, map: &mut HashMap<Va
         let from = b.op1(Kind::Select, &[some, from, lo], Type::I32);
         middle = b.binary(BinaryOp::MinSI, middle, from);
     }
-    middle = b.binary(BinaryOp::MaxSI, middle, lo);
-    let inits: Vec<ValueId> = op.operands[3..].iter().map(|v| map[v]).collect();
-    let first = copy(b, old, op, [lo, middle, step], &inits, map, &plan.selects);
-    let second = copy(b, old, op, [middle, hi, step], &first, map, &[]);
-    map.extend(op.results.iter().copied().zip(second));
+    let body: &Block = &op.regions[0];
+    let last = body.ops.len() - 1;
+    let guarded = guarded(body, plan);
+    let types: Vec<_> = body.args.iter().map(|v| old.ty(*v).clone()).collect();
+    let args = b.begin(&types);
+    map.extend(body.args.iter().copied().zip(args.iter().copied()));
+    for (i, o) in body.ops[..last].iter().enumerate() {
+        if !guarded.contains(&i) {
+            b.copy(old, o, map);
+            continue;
+        }
+        // A chain of selects ends where its result is used by something else.
+        let chain = chain_of(body, plan, i);
+        if chain.last() != Some(&i) {
+            continue;
+        }
+        b.loc = o.loc.clone();
+        let masked = b.compare(Predicate::Sge, args[0], middle);
+        b.begin(&[]);
+        let mut inner = map.clone();
+        for j in slice_of(body, &guarded, &chain) {
+            b.copy(old, &body.ops[j], &mut inner);
+        }
+        let then = b.end(&[inner[&o.result()]]);
+        b.begin(&[]);
+        let otherwise = b.end(&[map[&body.ops[chain[0]].operands[1]]]);
+        b.loc = o.loc.clone();
+        let ty = old.ty(o.result()).clone();
+        let chosen = b.op_with(Kind::If, &[masked], &[ty], vec![then, otherwise])[0];
+        map.insert(o.result(), chosen);
+    }
+    let yields: Vec<_> = body.ops[last].operands.iter().map(|v| map[v]).collect();
+    let region = b.end(&yields);
+    b.loc = op.loc.clone();
+    let results = b.op_with(op.kind.clone(), &operands, &types[1..], vec![region]);
+    map.extend(op.results.iter().copied().zip(results));
 }
 
-/// A copy of the loop over a part of its range; these selects take their first value.
-fn copy(
-    b: &mut Builder,
-    old: &Func,
-    op: &Op,
-    bounds: [ValueId; 3],
-    inits: &[ValueId],
-    map: &HashMap<ValueId, ValueId>,
-    taken: &[ValueId],
-) -> Vec<ValueId> {
-    let body: &Block = &op.regions[0];
-    let types: Vec<_> = body.args.iter().map(|v| old.ty(*v).clone()).collect();
-    let mut inner = map.clone();
-    let args = b.begin(&types);
-    inner.extend(body.args.iter().copied().zip(args));
-    for o in &body.ops[..body.ops.len() - 1] {
-        if o.kind == Kind::Select && taken.contains(&o.result()) {
-            inner.insert(o.result(), inner[&o.operands[1]]);
-        } else {
-            b.copy(old, o, &mut inner);
+/// The selects, and what only they need.
+fn guarded(body: &Block, plan: &Plan) -> Vec<usize> {
+    let last = body.ops.len() - 1;
+    let mut under: Vec<usize> = vec![];
+    for i in (0..last).rev() {
+        let op = &body.ops[i];
+        let Some(result) = op.results.first() else { continue };
+        let users: Vec<usize> = (i + 1..=last).filter(|j| body.ops[*j].uses(*result)).collect();
+        let select = op.kind == Kind::Select && plan.selects.contains(result);
+        // The value that a select takes where its test holds is wanted in any case.
+        let only_tested = |j: &usize| under.contains(j) && body.ops[*j].operands.get(1) != Some(result);
+        let needed_here = op.kind.is_pure() && !users.is_empty() && users.iter().all(only_tested);
+        if select || needed_here {
+            under.push(i);
         }
     }
-    let yields: Vec<_> = body.ops[body.ops.len() - 1].operands.iter().map(|v| inner[v]).collect();
-    b.loc = op.loc.clone();
-    let region = b.end(&yields);
-    let operands: Vec<_> = bounds.iter().chain(inits).copied().collect();
-    b.loc = op.loc.clone();
-    b.op_with(op.kind.clone(), &operands, &types[1..], vec![region])
+    under.sort_unstable();
+    under
+}
+
+/// The selects that a select continues and that continue it, in order.
+fn chain_of(body: &Block, plan: &Plan, i: usize) -> Vec<usize> {
+    let last = body.ops.len() - 1;
+    let is_select =
+        |j: usize| plan.selects.contains(&body.ops[j].results.first().copied().unwrap_or(ValueId(u32::MAX)));
+    if !is_select(i) {
+        return vec![];
+    }
+    let mut chain = vec![i];
+    while let Some(before) =
+        (0..chain[0]).find(|j| is_select(*j) && body.ops[*j].result() == body.ops[chain[0]].operands[1])
+    {
+        if (before + 1..=last).filter(|j| body.ops[*j].uses(body.ops[before].result())).count() != 1 {
+            break;
+        }
+        chain.insert(0, before);
+    }
+    loop {
+        let end = chain[chain.len() - 1];
+        let users: Vec<usize> =
+            (end + 1..=last).filter(|j| body.ops[*j].uses(body.ops[end].result())).collect();
+        match users[..] {
+            [next] if is_select(next) && body.ops[next].operands[1] == body.ops[end].result() => {
+                chain.push(next)
+            }
+            _ => return chain,
+        }
+    }
+}
+
+/// Of what is guarded, what a chain needs, in order.
+fn slice_of(body: &Block, guarded: &[usize], chain: &[usize]) -> Vec<usize> {
+    let mut wanted: Vec<usize> = chain.to_vec();
+    for i in guarded.iter().rev() {
+        let op = &body.ops[*i];
+        let selects_other = wanted.iter().any(|j| body.ops[*j].uses(op.results[0]));
+        if !wanted.contains(i) && selects_other {
+            wanted.push(*i);
+        }
+    }
+    wanted.sort_unstable();
+    wanted
 }
