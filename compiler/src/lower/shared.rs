@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// Bytes of the widest access.
 const RUN_BYTES: i64 = 16;
 /// Bytes that a thread holds on their way from global to shared memory.
-const COPY_BATCH: usize = 64;
+const COPY_BATCH: usize = 16;
 
 impl Lower<'_> {
     /// Initialises every mbarrier before anything else.

@@ -330,3 +330,74 @@ fn divide(b: &mut Builder, x: ValueId, by: ValueId) -> (ValueId, ValueId) {
     let whole = b.binary(BinaryOp::MulI, quotient, by);
     (quotient, b.binary(BinaryOp::SubI, x, whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashc_ir::interp::{self, HostTensor, Launch, Options};
+    use flashc_ir::types::Dim;
+    use flashc_ir::{Elem, Loc, TensorType};
+
+    /// A kernel in which each program stores its own indices as one number.
+    fn marks(growing: bool) -> Func {
+        let loc = Loc { file: "marks.tile".into(), line: 1, column: 1 };
+        let dims = ["X", "Y", "Z"].map(|n| Dim::Sym(n.into())).to_vec();
+        let marks = Type::Tensor(TensorType { name: "marks".into(), dims, elem: Elem::I32 });
+        let mut args: Vec<(String, Type)> = ["X", "Y", "Z"].map(|n| (n.to_string(), Type::I32)).to_vec();
+        args.push(("marks".into(), marks));
+        let mut b = Builder::new("marks", &args, loc);
+        let tensor = b.args()[3];
+        let ids = [0, 1, 2].map(|a| b.op1(Kind::ProgramId(a), &[], Type::I32));
+        let (zero, one) = (b.i32(0), b.i32(1));
+        let x = b.op1(Kind::Splat, &[zero], Type::tile(&[16, 16], Elem::I32));
+        let half = b.op1(Kind::Cast(flashc_ir::ops::CastOp::SIToFP), &[x], Type::tile(&[16, 16], Elem::F16));
+        let acc = b.op1(Kind::Cast(flashc_ir::ops::CastOp::SIToFP), &[x], Type::tile(&[16, 16], Elem::F32));
+        b.begin(&[Type::I32]);
+        b.op1(Kind::Dot, &[half, half, acc], Type::tile(&[16, 16], Elem::F32));
+        let body = b.end(&[]);
+        let end = if growing { b.binary(BinaryOp::AddI, ids[0], one) } else { one };
+        b.op_with(Kind::For { unordered: false }, &[zero, end, one], &[], vec![body]);
+        // x + 1000 y + 1000000 z
+        let (k, m) = (b.i32(1000), b.i32(1_000_000));
+        let (ky, mz) = (b.binary(BinaryOp::MulI, ids[1], k), b.binary(BinaryOp::MulI, ids[2], m));
+        let name = b.binary(BinaryOp::AddI, ids[0], ky);
+        let name = b.binary(BinaryOp::AddI, name, mz);
+        b.op(Kind::StoreScalar, &[tensor, ids[0], ids[1], ids[2], name], &[]);
+        b.finish()
+    }
+
+    /// Every program runs, for lengths even and odd, fewer and more than the CTAs.
+    #[test]
+    fn every_program_runs() {
+        for growing in [false, true] {
+            let plain = marks(growing);
+            let want = if growing { Plan::Paired } else { Plan::Persistent };
+            assert_eq!(plan(&plain, &Choices::default()), want);
+            let func = run(&plain, &Choices::default());
+            assert_eq!(flashc_ir::verify::verify(&func), Ok(()));
+            for grid in
+                [[1, 1, 1], [2, 1, 1], [3, 1, 1], [4, 3, 1], [5, 3, 1], [5, 2, 2], [7, 3, 3], [70, 2, 1]]
+            {
+                let marks = HostTensor::uninitialised(Elem::I32, &grid);
+                let mut launch = Launch::new(grid).tensor("marks", marks);
+                for (name, n) in ["X", "Y", "Z"].iter().zip(grid) {
+                    launch = launch.int(name, n);
+                }
+                let report = interp::run(&func, &mut launch, &Options::default()).unwrap();
+                let all: i64 = grid.iter().product();
+                let spread = growing && grid[0] > LONGEST_PAIRED;
+                assert_eq!(report.programs as i64, if spread { all } else { (all + 2) / 3 }, "{grid:?}");
+                let marks = launch.get("marks");
+                assert!(marks.all_written(), "{grid:?}");
+                for x in 0..grid[0] {
+                    for y in 0..grid[1] {
+                        for z in 0..grid[2] {
+                            let want = (x + 1000 * y + 1_000_000 * z) as f64;
+                            assert_eq!(marks.get(&[x, y, z]), want, "{grid:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
