@@ -2,15 +2,15 @@
 //! a plain reference; a pass that does not reassociate with what was before it, bit for bit; one that does
 //! by the tolerance of the case. Then once more with all stores that can go through shared memory.
 
-use flashc_compiler::passes::Choices;
 use flashc_compiler::passes::tma_stores::Stores;
+use flashc_compiler::passes::{Choices, Schedule as Programs};
 use flashc_compiler::pipeline::VARIANTS;
 use flashc_compiler::reference::{Array, Inputs, Outputs, Signature, check};
 use flashc_compiler::run_header::{self, Case, RunHeader};
-use flashc_ir::Func;
 use flashc_ir::Kind;
 use flashc_ir::artifact::Requirement;
-use flashc_ir::interp::{HostTensor, Launch, Options, run};
+use flashc_ir::interp::{HostTensor, Launch, Options, Schedule, run};
+use flashc_ir::{Builder, Func, Step};
 use flashc_tests::{program_cases, trace_with};
 
 /// Cases with at most so many input elements are interpreted after every pass.
@@ -23,6 +23,7 @@ fn interpret(
     inputs: &Inputs,
     case: &Case,
     before_barriers: bool,
+    schedule: Schedule,
 ) -> Result<(Outputs, Vec<Vec<u64>>), String> {
     let mut launch = Launch::new(signature.grid(inputs)?);
     for s in signature.scalars {
@@ -43,7 +44,7 @@ fn interpret(
         launch = launch.tensor(&t.name, host);
     }
     // Sums in the order of the elements: threads then change no bit.
-    let options = Options { ordered_sums: true, before_barriers, ..Options::default() };
+    let options = Options { ordered_sums: true, before_barriers, schedule, ..Options::default() };
     run(func, &mut launch, &options).map_err(|t| t.to_string())?;
     let (mut outputs, mut bits) = (Outputs::new(), vec![]);
     for t in signature.tensors.iter().filter(|t| t.out) {
@@ -91,8 +92,9 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) 
             assert!(c.ok, "{at} {what}: {c}");
         }
     };
-    let (outputs, meaning) = interpret(&compiled.imported, &signature, &inputs, case, false)
-        .unwrap_or_else(|e| panic!("{at} import: {e}"));
+    let (outputs, meaning) =
+        interpret(&compiled.imported, &signature, &inputs, case, false, Schedule::RoundRobin)
+            .unwrap_or_else(|e| panic!("{at} import: {e}"));
     judge(&outputs, "import");
     // What the launch would not choose need not run.
     let launchable = |variant: &str| {
@@ -126,7 +128,7 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) 
             continue;
         }
         let what = format!("after {pass} ({variant})");
-        let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed)
+        let (outputs, bits) = interpret(func, &signature, &inputs, case, !placed, Schedule::RoundRobin)
             .unwrap_or_else(|e| panic!("{at} {what}: {e}"));
         if !reassociates && every_pass && !(forced && *pass == "tma-stores") {
             assert!(bits == last, "{at} {what}: the pass changed results");
@@ -134,6 +136,58 @@ fn one(name: &str, text: &str, header: &RunHeader, case: &Case, stores: Stores) 
         judge(&outputs, &what);
         last = bits;
     }
+}
+
+/// What a buffer of the epilogue lies over, another role has filled: whoever is ahead, the results are the same.
+/// With several programs a CTA the buffer has its own place, and warpgroups meet for themselves.
+#[test]
+fn whoever_is_ahead() {
+    let mut missed = vec![Kind::CtaBarrier, Kind::GroupBarrier, Kind::FenceAsync];
+    for (folder, program, line, schedule) in [
+        ("dsl-examples", "matmul.tile", "BN=256", Programs::Single),
+        ("dsl-examples", "matmul.tile", "M=200 N=136", Programs::Auto),
+        ("tests/corpus/run", "shifted_columns.tile", "BM=128", Programs::Single),
+        ("tests/corpus/run", "stored_operand.tile", "M=129", Programs::Auto),
+    ] {
+        let all = program_cases(folder);
+        let (name, text, header) = all.iter().find(|p| p.0 == program).expect("the program");
+        let lines: Vec<&str> = text.lines().collect();
+        let case = header.cases.iter().find(|c| lines[c.line as usize - 1].contains(line)).expect("the case");
+        // Its layouts in memory are those that bulk copies want.
+        let case = &Case { layouts: vec![], ..case.clone() };
+        let choices = Choices { stores: Stores::Tma, schedule, ..Choices::default() };
+        let compiled = trace_with(name, text, &case.set, None, choices).expect("it compiles").0;
+        let signature = Signature::from(&compiled.artifact);
+        let inputs = Inputs::generate(&signature, header, case).expect("inputs");
+        let func = &compiled.sm90[0].1;
+        let mut results = vec![];
+        for schedule in
+            [Schedule::RoundRobin, Schedule::ProducerFirst, Schedule::ConsumerFirst, Schedule::Random(1)]
+        {
+            let run = interpret(func, &signature, &inputs, case, false, schedule);
+            results.push(run.unwrap_or_else(|e| panic!("{name} {schedule:?}: {e}")).1);
+        }
+        assert!(results.iter().all(|r| *r == results[0]), "{name}");
+        // Without what `place-barriers` saw a need for somebody is too early.
+        for kind in [Kind::CtaBarrier, Kind::GroupBarrier, Kind::FenceAsync] {
+            let mut removed = false;
+            let without = Builder::rebuild(func, &mut |_, _, op, _| match op.kind == kind {
+                true => {
+                    removed = true;
+                    Step::Done
+                }
+                false => Step::Copy,
+            });
+            if !removed {
+                continue;
+            }
+            missed.retain(|k| *k != kind);
+            let run = interpret(&without, &signature, &inputs, case, false, Schedule::RoundRobin);
+            let trap = run.err().unwrap_or_else(|| panic!("{name}: nobody misses {kind:?}"));
+            assert!(trap.contains("Race") || trap.contains("MissingFence"), "{name}: {trap}");
+        }
+    }
+    assert!(missed.is_empty(), "no program has {missed:?}");
 }
 
 fn folder(folder: &str, stores: Stores) {
