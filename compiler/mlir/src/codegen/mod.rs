@@ -70,11 +70,20 @@ pub fn compile_module_to_ptx(mut module: Module<'_>, options: &CodegenOptions) -
         let value = Attribute::from(StringAttribute::new(&module.context.raw, value));
         module.raw.as_operation_mut().set_attribute(key, value);
     }
-    let dialects = module.dialects();
-    let needed = |p: &UpstreamPass| p.only_for().is_none_or(|d| dialects.contains(d));
-    let line_info = options.line_info.then_some(UpstreamPass::LineInfo);
-    let passes: Vec<_> = UpstreamPass::TO_LLVM.iter().copied().filter(needed).chain(line_info).collect();
-    module.run(&passes)?;
+    let (other, assembly) = module.unconverted();
+    let mut passes = vec![];
+    if other {
+        passes.extend_from_slice(UpstreamPass::TO_LLVM);
+    }
+    if assembly {
+        passes.push(UpstreamPass::NvvmToLlvm);
+    }
+    if options.line_info {
+        passes.push(UpstreamPass::LineInfo);
+    }
+    if !passes.is_empty() {
+        module.run(&passes)?;
+    }
     timed("lower", start);
 
     let start = Instant::now();
