@@ -110,6 +110,8 @@ pub(super) struct Emit {
     prologue: String,
     next: u32,
     constants: HashMap<(u64, Ty), V>,
+    structs: HashMap<Vec<Ty>, usize>,
+    aliases: String,
     loc: String,
     line_info: bool,
 }
@@ -117,10 +119,12 @@ pub(super) struct Emit {
 impl Emit {
     pub(super) fn new(line_info: bool) -> Emit {
         Emit {
-            out: String::with_capacity(1 << 20),
+            out: String::new(),
             prologue: String::new(),
             next: 0,
             constants: HashMap::new(),
+            structs: HashMap::new(),
+            aliases: String::new(),
             loc: String::new(),
             line_info,
         }
@@ -148,9 +152,9 @@ impl Emit {
         t
     }
 
-    /// Prologue and body.
-    pub(super) fn finish(self) -> (String, String) {
-        (self.prologue, self.out)
+    /// Type aliases, which come before the module, prologue and body.
+    pub(super) fn finish(self) -> (String, String, String) {
+        (self.aliases, self.prologue, self.out)
     }
 
     /// Ends a line, with the location if it is wanted.
@@ -212,8 +216,7 @@ impl Emit {
             }
             [ty] => vec![self.op("llvm.inline_asm", &attrs, operands, *ty)],
             many => {
-                let fields: Vec<_> = many.iter().map(|t| t.to_string()).collect();
-                let strukt = format!("!llvm.struct<({})>", fields.join(", "));
+                let strukt = self.structure(many);
                 self.next += 1;
                 let id = self.next;
                 let _ = write!(self.out, "%v{id} = ");
@@ -234,6 +237,18 @@ impl Emit {
                     .collect()
             }
         }
+    }
+
+    /// The name of a struct type. Spelled out at every use, the types of matrix multiplies would be most of the
+    /// text.
+    fn structure(&mut self, fields: &[Ty]) -> String {
+        let next = self.structs.len();
+        let n = *self.structs.entry(fields.to_vec()).or_insert_with(|| {
+            let fields: Vec<_> = fields.iter().map(|t| t.to_string()).collect();
+            let _ = writeln!(self.aliases, "!s{next} = !llvm.struct<({})>", fields.join(", "));
+            next
+        });
+        format!("!s{n}")
     }
 
     /// An LLVM intrinsic without effects.
@@ -342,6 +357,12 @@ impl Emit {
     pub(super) fn shuffle_xor(&mut self, v: V, mask: i64) -> V {
         let (all, mask, clamp) = (self.i32(-1), self.i32(mask), self.i32(31));
         self.op("nvvm.shfl.sync", "kind = #nvvm<shfl_kind bfly>", &[all, v, mask, clamp], v.ty)
+    }
+
+    /// Arrives at a named barrier without waiting. In `nvvm` it would be the one operation that still needs a
+    /// conversion pass.
+    pub(super) fn barrier_arrive(&mut self, id: V, threads: i64) {
+        self.asm(&format!("bar.arrive $0, {threads};"), "r", &[id], &[], true);
     }
 
     /// Vector from scalars of one type.
