@@ -165,6 +165,9 @@ pub fn compile(
             message: e.to_string(),
             before: lowered.text.clone(),
         })?;
+        for (name, took) in &ptx.timings {
+            observer.part(name, *took);
+        }
         let name = if lowered.tensor_maps.is_empty() { variant.name } else { "tma" };
         compiled.llvm.extend(ptx.llvm.map(|t| (name.to_string(), t)));
         compiled.sm90.push((name.to_string(), func.clone()));

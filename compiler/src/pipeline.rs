@@ -207,6 +207,8 @@ pub const PASSES: &[Pass] = &[
 pub trait Observer {
     /// A phase begins: a pass, or another step of the compilation. `variant` is empty where there is only one.
     fn phase(&mut self, _name: &str, _variant: &str) {}
+    /// A part of the phase that has begun last took so long.
+    fn part(&mut self, _name: &str, _took: std::time::Duration) {}
     /// Wants the text after this pass?
     fn wants(&self, _pass: &str) -> bool {
         false

@@ -148,6 +148,8 @@ pub(crate) struct Watch {
     keep_after: Option<String>,
     kept: Option<Func>,
     phases: Vec<(String, Instant)>,
+    /// Parts of phases: which phase, the name, the time.
+    parts: Vec<(usize, String, Duration)>,
     end: Option<Instant>,
 }
 
@@ -180,8 +182,11 @@ impl Watch {
         let table = Table::new(false).words("phase", 28).numbers("ms", 8);
         let ms = |d: Duration| format!("{:.2}", d.as_secs_f64() * 1e3);
         let mut out = table.head() + "\n";
-        for (name, time) in &spent {
+        for (i, (name, time)) in spent.iter().enumerate() {
             out += &(table.row(&[name, &ms(*time)]) + "\n");
+            for (_, part, time) in self.parts.iter().filter(|p| p.0 == i) {
+                out += &(table.row(&[&format!("  {part}"), &ms(*time)]) + "\n");
+            }
         }
         out + &table.row(&["all", &ms(spent.iter().map(|s| s.1).sum())]) + "\n"
     }
@@ -191,6 +196,10 @@ impl Observer for Watch {
     fn phase(&mut self, name: &str, variant: &str) {
         let name = if variant.is_empty() { name.to_owned() } else { format!("{name} ({variant})") };
         self.phases.push((name, Instant::now()));
+    }
+
+    fn part(&mut self, name: &str, took: Duration) {
+        self.parts.push((self.phases.len().saturating_sub(1), name.to_owned(), took));
     }
 
     fn wants(&self, pass: &str) -> bool {

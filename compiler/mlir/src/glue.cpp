@@ -1,8 +1,9 @@
 //! What the C API lacks or offers only for everything at once: the LLVM translations of the dialects that
-//! we use, and line information.
+//! we use, line information, and which operations of `nvvm` are inline assembly.
 
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Pass.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -22,4 +23,10 @@ extern "C" MlirPass flashcCreateLineInfoPass() {
   LLVM::DIScopeForLLVMFuncOpPassOptions options;
   options.emissionKind = LLVM::DIEmissionKind::DebugDirectivesOnly;
   return wrap(LLVM::createDIScopeForLLVMFuncOpPass(options).release());
+}
+
+/// Is this an operation of `nvvm` that convert-nvvm-to-llvm has to turn into inline assembly?
+extern "C" bool flashcIsAssembly(MlirOperation op) {
+  auto assembly = dyn_cast<NVVM::BasicPtxBuilderInterface>(unwrap(op));
+  return assembly && !assembly.hasIntrinsic();
 }

@@ -1,9 +1,13 @@
 //! A module of MLIR: printing, verifying, running passes.
+#![allow(unsafe_code)]
 
 use crate::{Context, Failure, UpstreamPass};
 use melior::ir::operation::{OperationLike, OperationPrintingFlags, WalkOrder, WalkResult};
 use melior::pass::PassManager;
-use std::collections::BTreeSet;
+
+unsafe extern "C" {
+    fn flashcIsAssembly(op: mlir_sys::MlirOperation) -> bool;
+}
 
 /// A module, owned by a [`Context`].
 pub struct Module<'c> {
@@ -31,19 +35,22 @@ impl Module<'_> {
         self.context.capture("verify", "the module is malformed", valid)
     }
 
-    /// The dialects of the operations in it.
-    pub(crate) fn dialects(&self) -> BTreeSet<String> {
-        let mut seen = BTreeSet::new();
+    /// What LLVM IR cannot express yet: has it operations beside those of `llvm` and `nvvm`, and has it
+    /// operations of `nvvm` that are inline assembly?
+    pub(crate) fn unconverted(&self) -> (bool, bool) {
+        let (mut other, mut assembly) = (false, false);
         self.raw.as_operation().walk(WalkOrder::PreOrder, |op| {
             let name = op.name();
-            let dialect =
-                name.as_string_ref().as_str().unwrap_or_default().split('.').next().unwrap_or_default();
-            if !seen.contains(dialect) {
-                seen.insert(dialect.to_string());
+            match name.as_string_ref().as_str().unwrap_or_default().split('.').next() {
+                Some("llvm") => {}
+                // SAFETY: the operation is alive; the function only looks at it.
+                Some("nvvm") => assembly |= unsafe { flashcIsAssembly(op.to_raw()) },
+                Some("builtin") if op.parent_operation().is_none() => {}
+                _ => other = true,
             }
             WalkResult::Advance
         });
-        seen
+        (other, assembly)
     }
 
     /// Runs passes in order. After a failure the module is in no useful state.

@@ -58,14 +58,11 @@ upstream_passes! {
 }
 
 impl UpstreamPass {
-    /// From arith, cf, func, index, math, nvvm, scf, ub and vector to `llvm` and what of `nvvm` is an intrinsic.
-    /// There is no `Cse` and no second `Canonicalize`: LLVM's `early-cse` does both in a fraction of the time.
+    /// From arith, cf, func, index, math, scf, ub and vector to `llvm`.
     pub const TO_LLVM: &'static [UpstreamPass] = &[
-        UpstreamPass::Canonicalize,
         UpstreamPass::ScfToCf,
         UpstreamPass::VectorToLlvm,
         UpstreamPass::MathToLlvm,
-        UpstreamPass::NvvmToLlvm,
         UpstreamPass::ArithToLlvm,
         UpstreamPass::IndexToLlvm,
         UpstreamPass::CfToLlvm,
@@ -73,17 +70,6 @@ impl UpstreamPass {
         UpstreamPass::UbToLlvm,
         UpstreamPass::ReconcileCasts,
     ];
-
-    /// The only dialect that the pass changes and that no pass before it in [`UpstreamPass::TO_LLVM`] makes:
-    /// without an operation of it the pass need not run.
-    pub(crate) fn only_for(self) -> Option<&'static str> {
-        match self {
-            UpstreamPass::VectorToLlvm => Some("vector"),
-            UpstreamPass::MathToLlvm => Some("math"),
-            UpstreamPass::IndexToLlvm => Some("index"),
-            _ => None,
-        }
-    }
 }
 
 fn line_info() -> Pass {

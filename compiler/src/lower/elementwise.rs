@@ -92,7 +92,7 @@ impl Lower<'_> {
                 let (a, b) = (self.widen(a), self.widen(b));
                 // Contraction rounds a product and a sum once instead of twice.
                 let fast = if matches!(op, AddF | SubF | MulF) {
-                    "fastmath = #arith.fastmath<contract>"
+                    "fastmathFlags = #llvm.fastmath<contract>"
                 } else {
                     ""
                 };

@@ -1,4 +1,7 @@
-//! Writes operations of the `llvm`, `nvvm`, `arith`, `scf` and `vector` dialects in MLIR's generic syntax.
+//! Writes operations of the `llvm` and `nvvm` dialects in MLIR's generic syntax.
+//!
+//! Nothing is left to convert: branches are written where the structure is still known, loops with their test
+//! at the bottom. Callers name arithmetic as `arith` and `math` do; [`spelling`] has what stands for it.
 //!
 //! A value is its number and its type. Constants and what every thread computes once go to the
 //! prologue, which precedes the body and so dominates it.
@@ -53,12 +56,62 @@ impl fmt::Display for V {
     }
 }
 
+/// The operation of `llvm` that one of `arith` or `math` becomes; the attributes mean the same, except that
+/// fast-math flags are called `fastmathFlags` there. Any other name stands for itself.
+fn spelling(name: &str) -> &str {
+    match name {
+        "arith.addi" => "llvm.add",
+        "arith.subi" => "llvm.sub",
+        "arith.muli" => "llvm.mul",
+        "arith.divsi" => "llvm.sdiv",
+        "arith.divui" => "llvm.udiv",
+        "arith.remsi" => "llvm.srem",
+        "arith.remui" => "llvm.urem",
+        "arith.andi" => "llvm.and",
+        "arith.ori" => "llvm.or",
+        "arith.xori" => "llvm.xor",
+        "arith.shli" => "llvm.shl",
+        "arith.shrsi" => "llvm.ashr",
+        "arith.shrui" => "llvm.lshr",
+        "arith.minsi" => "llvm.intr.smin",
+        "arith.maxsi" => "llvm.intr.smax",
+        "arith.minui" => "llvm.intr.umin",
+        "arith.maxui" => "llvm.intr.umax",
+        "arith.addf" => "llvm.fadd",
+        "arith.subf" => "llvm.fsub",
+        "arith.mulf" => "llvm.fmul",
+        "arith.divf" => "llvm.fdiv",
+        "arith.negf" => "llvm.fneg",
+        "arith.minnumf" => "llvm.intr.minnum",
+        "arith.maxnumf" => "llvm.intr.maxnum",
+        "arith.cmpi" => "llvm.icmp",
+        "arith.cmpf" => "llvm.fcmp",
+        "arith.select" => "llvm.select",
+        "arith.extsi" => "llvm.sext",
+        "arith.extui" => "llvm.zext",
+        "arith.trunci" => "llvm.trunc",
+        "arith.extf" => "llvm.fpext",
+        "arith.truncf" => "llvm.fptrunc",
+        "arith.sitofp" => "llvm.sitofp",
+        "arith.uitofp" => "llvm.uitofp",
+        "arith.constant" => "llvm.mlir.constant",
+        "math.fma" => "llvm.intr.fma",
+        "math.absf" => "llvm.intr.fabs",
+        "math.floor" => "llvm.intr.floor",
+        "math.ceil" => "llvm.intr.ceil",
+        "math.copysign" => "llvm.intr.copysign",
+        other => other,
+    }
+}
+
 /// The text so far.
 pub(super) struct Emit {
     out: String,
     prologue: String,
     next: u32,
     constants: HashMap<(u64, Ty), V>,
+    structs: HashMap<Vec<Ty>, usize>,
+    aliases: String,
     loc: String,
     line_info: bool,
 }
@@ -66,10 +119,12 @@ pub(super) struct Emit {
 impl Emit {
     pub(super) fn new(line_info: bool) -> Emit {
         Emit {
-            out: String::with_capacity(1 << 20),
+            out: String::new(),
             prologue: String::new(),
             next: 0,
             constants: HashMap::new(),
+            structs: HashMap::new(),
+            aliases: String::new(),
             loc: String::new(),
             line_info,
         }
@@ -97,9 +152,9 @@ impl Emit {
         t
     }
 
-    /// Prologue and body.
-    pub(super) fn finish(self) -> (String, String) {
-        (self.prologue, self.out)
+    /// Type aliases, which come before the module, prologue and body.
+    pub(super) fn finish(self) -> (String, String, String) {
+        (self.aliases, self.prologue, self.out)
     }
 
     /// Ends a line, with the location if it is wanted.
@@ -108,6 +163,7 @@ impl Emit {
     }
 
     fn head(&mut self, name: &str, attrs: &str, operands: &[V]) {
+        let name = spelling(name);
         let _ = write!(self.out, "\"{name}\"(");
         for (i, v) in operands.iter().enumerate() {
             let _ = write!(self.out, "{}{v}", if i == 0 { "" } else { ", " });
@@ -160,8 +216,7 @@ impl Emit {
             }
             [ty] => vec![self.op("llvm.inline_asm", &attrs, operands, *ty)],
             many => {
-                let fields: Vec<_> = many.iter().map(|t| t.to_string()).collect();
-                let strukt = format!("!llvm.struct<({})>", fields.join(", "));
+                let strukt = self.structure(many);
                 self.next += 1;
                 let id = self.next;
                 let _ = write!(self.out, "%v{id} = ");
@@ -182,6 +237,18 @@ impl Emit {
                     .collect()
             }
         }
+    }
+
+    /// The name of a struct type. Spelled out at every use, the types of matrix multiplies would be most of the
+    /// text.
+    fn structure(&mut self, fields: &[Ty]) -> String {
+        let next = self.structs.len();
+        let n = *self.structs.entry(fields.to_vec()).or_insert_with(|| {
+            let fields: Vec<_> = fields.iter().map(|t| t.to_string()).collect();
+            let _ = writeln!(self.aliases, "!s{next} = !llvm.struct<({})>", fields.join(", "));
+            next
+        });
+        format!("!s{n}")
     }
 
     /// An LLVM intrinsic without effects.
@@ -292,25 +359,39 @@ impl Emit {
         self.op("nvvm.shfl.sync", "kind = #nvvm<shfl_kind bfly>", &[all, v, mask, clamp], v.ty)
     }
 
+    /// Arrives at a named barrier without waiting. In `nvvm` it would be the one operation that still needs a
+    /// conversion pass.
+    pub(super) fn barrier_arrive(&mut self, id: V, threads: i64) {
+        self.asm(&format!("bar.arrive $0, {threads};"), "r", &[id], &[], true);
+    }
+
     /// Vector from scalars of one type.
     pub(super) fn vector(&mut self, parts: &[V]) -> V {
         let Ty::Num(e) = parts[0].ty else { return parts[0] };
-        self.op("vector.from_elements", "", parts, Ty::Vec(parts.len() as u32, e))
+        let ty = Ty::Vec(parts.len() as u32, e);
+        let empty = self.op("llvm.mlir.poison", "", &[], ty);
+        parts.iter().enumerate().fold(empty, |v, (i, part)| {
+            let i = self.int(i as i64, I64);
+            self.op("llvm.insertelement", "", &[v, *part, i], ty)
+        })
     }
 
     /// Scalar out of a vector.
     pub(super) fn extract(&mut self, v: V, i: usize) -> V {
         let Ty::Vec(_, e) = v.ty else { return v };
-        self.op("vector.extract", &format!("static_position = array<i64: {i}>"), &[v], Ty::Num(e))
+        let i = self.int(i as i64, I64);
+        self.op("llvm.extractelement", "", &[v, i], Ty::Num(e))
     }
 
     /// `if cond { then }` without results.
     pub(super) fn when(&mut self, cond: Option<V>, then: impl FnOnce(&mut Emit)) {
         let Some(cond) = cond else { return then(self) };
-        let _ = writeln!(self.out, "\"scf.if\"({cond}) ({{");
+        let (inside, after) = (self.label(), self.label());
+        self.branch_if(cond, (inside, &[]), (after, &[]));
+        self.begin(inside, &[]);
         then(self);
-        self.out.push_str("\"scf.yield\"() : () -> ()\n}, {\n}) : (i1) -> ()");
-        self.end_line();
+        self.branch(after, &[]);
+        self.begin(after, &[]);
     }
 
     /// `if cond { then } else { otherwise }` with results of the same types.
@@ -320,75 +401,82 @@ impl Emit {
         then: impl FnOnce(&mut Emit) -> Vec<V>,
         otherwise: impl FnOnce(&mut Emit) -> Vec<V>,
     ) -> Vec<V> {
-        let body = std::mem::take(&mut self.out);
+        let (yes, no, after) = (self.label(), self.label(), self.label());
+        self.branch_if(cond, (yes, &[]), (no, &[]));
+        self.begin(yes, &[]);
         let a = then(self);
-        self.yields(&a);
-        let then_text = std::mem::take(&mut self.out);
+        self.branch(after, &a);
+        self.begin(no, &[]);
         let b = otherwise(self);
-        self.yields(&b);
-        let else_text = std::mem::replace(&mut self.out, body);
+        self.branch(after, &b);
         let results: Vec<V> = a.iter().map(|v| self.fresh(v.ty)).collect();
-        self.results(&results);
-        let _ = write!(self.out, "\"scf.if\"({cond}) ({{\n{then_text}}}, {{\n{else_text}}}) : (i1) -> (");
-        self.types(&results);
-        self.out.push(')');
-        self.end_line();
+        self.begin(after, &results);
         results
     }
 
     /// A counted loop; `body` gets the counter and the carried values and returns the next ones.
     pub(super) fn for_loop<E>(
         &mut self,
-        bounds: [V; 3],
+        [from, to, step]: [V; 3],
         inits: &[V],
         body: impl FnOnce(&mut Emit, V, &[V]) -> Result<Vec<V>, E>,
     ) -> Result<Vec<V>, E> {
-        let outer = std::mem::take(&mut self.out);
-        let iv = self.fresh(I32);
+        let (inside, after) = (self.label(), self.label());
+        let iv = self.fresh(from.ty);
         let carried: Vec<V> = inits.iter().map(|v| self.fresh(v.ty)).collect();
-        let _ = write!(self.out, "^bb0({iv}: i32");
-        for v in &carried {
-            let _ = write!(self.out, ", {v}: {}", v.ty);
-        }
-        self.out.push_str("):\n");
-        let next = body(self, iv, &carried);
-        let next = match next {
-            Ok(n) => n,
-            Err(e) => {
-                self.out = outer;
-                return Err(e);
-            }
-        };
-        self.yields(&next);
-        let text = std::mem::replace(&mut self.out, outer);
+        let with =
+            |first: V, rest: &[V]| -> Vec<V> { std::iter::once(first).chain(rest.iter().copied()).collect() };
+        let any = self.icmp(SLT, from, to);
+        self.branch_if(any, (inside, &with(from, inits)), (after, inits));
+        self.begin(inside, &with(iv, &carried));
+        let next = body(self, iv, &carried)?;
+        let following = self.bin("addi", iv, step);
+        let again = self.icmp(SLT, following, to);
+        self.branch_if(again, (inside, &with(following, &next)), (after, &next));
         let results: Vec<V> = inits.iter().map(|v| self.fresh(v.ty)).collect();
-        self.results(&results);
-        let operands: Vec<V> = bounds.iter().chain(inits).copied().collect();
-        self.out.push_str("\"scf.for\"(");
-        self.names(&operands);
-        let _ = write!(self.out, ") ({{\n{text}}}) : (");
-        self.types(&operands);
-        self.out.push_str(") -> (");
-        self.types(&results);
-        self.out.push(')');
-        self.end_line();
+        self.begin(after, &results);
         Ok(results)
     }
 
-    fn yields(&mut self, vs: &[V]) {
-        self.out.push_str("\"scf.yield\"(");
-        self.names(vs);
-        self.out.push_str(") : (");
-        self.types(vs);
+    /// A block that does not exist yet.
+    fn label(&mut self) -> Label {
+        self.next += 1;
+        Label(self.next)
+    }
+
+    /// Starts a block; the one before it must have ended.
+    fn begin(&mut self, label: Label, args: &[V]) {
+        let _ = write!(self.out, "{label}");
+        for (i, v) in args.iter().enumerate() {
+            let _ = write!(self.out, "{}{v}: {}", if i == 0 { "(" } else { ", " }, v.ty);
+        }
+        self.out.push_str(if args.is_empty() { ":\n" } else { "):\n" });
+    }
+
+    fn branch(&mut self, to: Label, args: &[V]) {
+        self.out.push_str("\"llvm.br\"(");
+        self.names(args);
+        let _ = write!(self.out, ")[{to}] : (");
+        self.types(args);
         self.out.push_str(") -> ()");
         self.end_line();
     }
 
-    fn results(&mut self, vs: &[V]) {
-        if !vs.is_empty() {
-            self.names(vs);
-            self.out.push_str(" = ");
-        }
+    fn branch_if(&mut self, cond: V, yes: (Label, &[V]), no: (Label, &[V])) {
+        let operands: Vec<V> = std::iter::once(&cond).chain(yes.1).chain(no.1).copied().collect();
+        self.out.push_str("\"llvm.cond_br\"(");
+        self.names(&operands);
+        let _ = write!(
+            self.out,
+            ")[{}, {}] <{{operandSegmentSizes = array<i32: 1, {}, {}>}}> : (",
+            yes.0,
+            no.0,
+            yes.1.len(),
+            no.1.len()
+        );
+        self.types(&operands);
+        self.out.push_str(") -> ()");
+        self.end_line();
     }
 
     fn names(&mut self, vs: &[V]) {
@@ -403,3 +491,16 @@ impl Emit {
         }
     }
 }
+
+/// A block.
+#[derive(Clone, Copy)]
+struct Label(u32);
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "^b{}", self.0)
+    }
+}
+
+/// MLIR's number of the predicate "less, signed".
+const SLT: u32 = 2;

@@ -232,9 +232,9 @@ impl Lower<'_> {
             args.iter().map(|a| a.0.ty.to_string().trim_start_matches("!llvm.").to_string()).collect();
         let attrs: Vec<_> = args.iter().map(|a| format!("{{{}}}", a.1)).collect();
         let entry: Vec<_> = args.iter().map(|a| format!("{}: {}", a.0, a.0.ty)).collect();
-        let (prologue, body) = self.e.finish();
+        let (aliases, prologue, body) = self.e.finish();
         let text = format!(
-            "\"builtin.module\"() ({{\n\
+            "{aliases}\"builtin.module\"() ({{\n\
              \"llvm.mlir.global\"() <{{sym_name = \"smem\", global_type = !llvm.array<0 x i8>, addr_space = 3 : i32, \
              alignment = 1024 : i64, linkage = #llvm.linkage<external>}}> ({{\n}}) : () -> ()\n\
              \"llvm.func\"() <{{sym_name = \"{name}\", function_type = !llvm.func<void ({})>, \

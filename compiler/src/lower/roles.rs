@@ -55,8 +55,8 @@ impl Lower<'_> {
         if let Some(n) = turns {
             let (warp, last) = (self.threads.warp, self.e.i32((n - 1) * WARPGROUP));
             let is_last = self.e.icmp(5, warp, last);
-            let (id, threads) = (self.e.i32(TURN_BARRIER), self.e.i32(2 * GROUP));
-            self.e.when(Some(is_last), |e| e.op0("nvvm.barrier.arrive", "", &[id, threads]));
+            let id = self.e.i32(TURN_BARRIER);
+            self.e.when(Some(is_last), |e| e.barrier_arrive(id, 2 * GROUP));
         }
         self.block(&op.regions[0])
     }
@@ -123,7 +123,7 @@ impl Lower<'_> {
         let threads = self.e.i32(2 * GROUP);
         match ahead {
             0 => self.e.op0("nvvm.barrier", "operandSegmentSizes = array<i32: 1, 1, 0>", &[id, threads]),
-            _ => self.e.op0("nvvm.barrier.arrive", "", &[id, threads]),
+            _ => self.e.barrier_arrive(id, 2 * GROUP),
         }
         Ok(())
     }

@@ -13,10 +13,13 @@ use melior::ir::attribute::StringAttribute;
 use melior::ir::operation::OperationMutLike;
 use std::time::{Duration, Instant};
 
-/// What LLVM does before instruction selection. MLIR has folded and merged already, ptxas will again: this
-/// is only what both leave undone. Not here on purpose: `sink`, which would move the exponentials of a
-/// softmax behind the next barrier wait, unrolling, vectorisation.
-const LLVM_PASSES: &str = "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate),early-cse,simplifycfg)";
+/// What LLVM does before instruction selection: only what NVPTX and ptxas leave undone. Not here on purpose:
+/// `sink`, which would move the exponentials of a softmax behind the next barrier wait, unrolling,
+/// vectorisation.
+const LLVM_PASSES: &str = "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg)";
+
+/// The same for what comes from `scf`, whose loops are tested at the top.
+const LLVM_PASSES_SCF: &str = "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate),early-cse,simplifycfg)";
 
 /// How to generate code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,18 +73,28 @@ pub fn compile_module_to_ptx(mut module: Module<'_>, options: &CodegenOptions) -
         let value = Attribute::from(StringAttribute::new(&module.context.raw, value));
         module.raw.as_operation_mut().set_attribute(key, value);
     }
-    let dialects = module.dialects();
-    let needed = |p: &UpstreamPass| p.only_for().is_none_or(|d| dialects.contains(d));
-    let line_info = options.line_info.then_some(UpstreamPass::LineInfo);
-    let passes: Vec<_> = UpstreamPass::TO_LLVM.iter().copied().filter(needed).chain(line_info).collect();
-    module.run(&passes)?;
+    let (other, assembly) = module.unconverted();
+    let mut passes = vec![];
+    if other {
+        passes.extend_from_slice(UpstreamPass::TO_LLVM);
+    }
+    if assembly {
+        passes.push(UpstreamPass::NvvmToLlvm);
+    }
+    if options.line_info {
+        passes.push(UpstreamPass::LineInfo);
+    }
+    if !passes.is_empty() {
+        module.run(&passes)?;
+    }
     timed("lower", start);
 
     let start = Instant::now();
     let ir = llvm::translate(&module)?;
     timed("translate", start);
 
-    let emitted = ir.emit(options, LLVM_PASSES)?;
+    let llvm_passes = if other { LLVM_PASSES_SCF } else { LLVM_PASSES };
+    let emitted = ir.emit(options, llvm_passes)?;
     timings.extend(emitted.timings);
     Ok(Ptx { text: emitted.ptx, llvm: emitted.llvm, timings })
 }
