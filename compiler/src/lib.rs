@@ -4,7 +4,7 @@
 //! source -> flashc_front: tokens, syntax tree, typed program
 //!        -> import:       one specialization as a tile function
 //!        -> pipeline:     passes, once for each variant
-//!        -> lower:        MLIR's llvm, nvvm, scf and arith
+//!        -> lower:        MLIR's llvm and nvvm
 //!        -> flashc_mlir:  LLVM IR, PTX
 //!        -> Artifact
 //! ```

@@ -1,7 +1,7 @@
 //! LLVM-level MLIR to PTX, in one process.
 //!
 //! ```text
-//! text -parse-> MLIR -UpstreamPass::TO_LLVM-> llvm, nvvm -translate-> LLVM IR -LLVM_PASSES-> -NVPTX-> PTX
+//! text -parse-> MLIR (-UpstreamPass::TO_LLVM-> llvm, nvvm) -translate-> LLVM IR -LLVM_PASSES-> -NVPTX-> PTX
 //! ```
 
 mod allow;
