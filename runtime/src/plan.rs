@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::overlap;
 use crate::scalar;
 use crate::signature::{Axis, Signature, visit};
-use crate::tensor_map::{TensorMapParams, aligned16};
+use crate::tensor_map::{TensorMapParams, aligned16, whole16};
 use flashc_ir::artifact::{Expr, HostValue, Param, Persistent, Requirement, Variant};
 use std::fmt;
 
@@ -371,8 +371,15 @@ fn fit(
     tensors: &[TensorArg],
 ) -> std::result::Result<Vec<TensorMapParams>, String> {
     let explain = |tensor: usize, p| format!("`{}`: {p}", sig.artifact.tensors[tensor].name);
-    for Requirement::Aligned16 { tensor, contiguous } in &v.requires {
-        aligned16(&tensors[*tensor], *contiguous).map_err(|p| explain(*tensor, p))?;
+    for r in &v.requires {
+        match *r {
+            Requirement::Aligned16 { tensor, contiguous } => {
+                aligned16(&tensors[tensor], contiguous).map_err(|p| explain(tensor, p))?;
+            }
+            Requirement::Whole16 { tensor, axis } => {
+                whole16(&tensors[tensor], axis).map_err(|p| explain(tensor, p))?;
+            }
+        }
     }
     let map = |m| TensorMapParams::new(m, &tensors[m.tensor]).map_err(|p| explain(m.tensor, p));
     v.tensor_maps.iter().map(map).collect()

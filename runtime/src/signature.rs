@@ -139,8 +139,10 @@ impl Checker<'_> {
     }
 
     fn variant(&self, v: &flashc_ir::artifact::Variant) -> std::result::Result<(), String> {
-        for Requirement::Aligned16 { tensor, contiguous } in &v.requires {
-            self.axis(*tensor, *contiguous)?;
+        for r in &v.requires {
+            let (Requirement::Aligned16 { tensor, contiguous: axis } | Requirement::Whole16 { tensor, axis }) =
+                r;
+            self.axis(*tensor, *axis)?;
         }
         for p in &v.params {
             let missing = match p {

@@ -59,11 +59,21 @@ pub enum MapProblem {
         /// The stride in bytes, if it fits.
         bytes: Option<i64>,
     },
+    /// The length of this axis is not a multiple of 16 bytes.
+    RowEnd {
+        /// Axis of the tensor.
+        axis: usize,
+        /// Its length in bytes.
+        bytes: i64,
+    },
 }
 
 impl fmt::Display for MapProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            MapProblem::RowEnd { axis, bytes } => {
+                write!(f, "its axis {axis} is {bytes} bytes long, not a multiple of 16")
+            }
             MapProblem::Address => write!(f, "its address is not a multiple of 16"),
             MapProblem::NotContiguous { axis, stride } => {
                 write!(f, "its axis {axis} has stride {stride}, not 1")
@@ -102,6 +112,12 @@ pub(crate) fn aligned16(t: &TensorArg, contiguous: usize) -> std::result::Result
         }
     }
     Ok(())
+}
+
+/// The check of `Whole16`.
+pub(crate) fn whole16(t: &TensorArg, axis: usize) -> std::result::Result<(), MapProblem> {
+    let bytes = t.shape[axis] * t.dtype.bytes();
+    if bytes % 16 == 0 || t.shape.contains(&0) { Ok(()) } else { Err(MapProblem::RowEnd { axis, bytes }) }
 }
 
 fn byte_stride(t: &TensorArg, axis: usize) -> std::result::Result<u64, MapProblem> {

@@ -58,9 +58,13 @@ fn interpret(
 
 /// Does a case's tensor meet a variant's requirement?
 fn satisfied(r: &Requirement, signature: &Signature<'_>, inputs: &Inputs, case: &Case) -> bool {
-    let Requirement::Aligned16 { tensor, contiguous } = r;
+    let (Requirement::Aligned16 { tensor, contiguous } | Requirement::Whole16 { tensor, axis: contiguous }) =
+        r;
     let t = &signature.tensors[*tensor];
     let shape = signature.shape(t, inputs);
+    if matches!(r, Requirement::Whole16 { .. }) {
+        return shape[*contiguous] * t.elem.bytes() % 16 == 0;
+    }
     let order = case.layouts.iter().find(|l| l.0 == t.name).map(|l| l.1.clone());
     let strides = run_header::strides(&shape, &order.unwrap_or_else(|| (0..shape.len()).collect()));
     (0..shape.len()).all(|a| match a == *contiguous {

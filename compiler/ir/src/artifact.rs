@@ -274,6 +274,13 @@ pub enum Requirement {
         /// The axis whose elements are adjacent.
         contiguous: usize,
     },
+    /// The axis is a whole number of 16 bytes long: a bulk store writes no less at the end of a row.
+    Whole16 {
+        /// Index of the tensor.
+        tensor: usize,
+        /// The axis whose elements are adjacent.
+        axis: usize,
+    },
 }
 
 /// One kernel parameter.

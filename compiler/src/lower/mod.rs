@@ -119,6 +119,8 @@ struct Lower<'a> {
     smem: V,
     /// Tensors accessed in runs.
     aligned: BTreeSet<usize>,
+    /// Tensors, and the axis along which bulk stores write whole units.
+    whole: BTreeSet<(usize, usize)>,
     /// Tensors accessed by ordinary instructions: their pointer and strides are parameters.
     addressed: BTreeSet<usize>,
     maps: Vec<(TensorMapSpec, V)>,
@@ -150,6 +152,7 @@ pub fn lower(func: &Func, options: Options) -> Result<Lowered, Failure> {
         threads,
         smem,
         aligned: BTreeSet::new(),
+        whole: BTreeSet::new(),
         addressed: BTreeSet::new(),
         maps: vec![],
         grid: BTreeMap::new(),
@@ -226,6 +229,9 @@ impl Lower<'_> {
             .aligned
             .iter()
             .map(|t| Requirement::Aligned16 { tensor: *t, contiguous: self.tensors[*t].dims.len() - 1 })
+            .chain(
+                self.whole.iter().map(|(tensor, axis)| Requirement::Whole16 { tensor: *tensor, axis: *axis }),
+            )
             .collect();
         let name = &self.func.name;
         let types: Vec<_> =

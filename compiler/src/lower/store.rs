@@ -29,6 +29,9 @@ impl Lower<'_> {
         let map =
             self.tensor_map(TensorMapSpec { tensor, axes: order.clone(), box_dims, swizzle: swizzle as u32 });
         self.aligned.insert(tensor);
+        if matches!(self.tensors[tensor].dims[axes[1]], Dim::Sym(_)) {
+            self.whole.insert((tensor, axes[1]));
+        }
 
         let mut starts = vec![];
         for axis in &order {

@@ -28,7 +28,11 @@
 //!
 //! `stores = direct` switches it off, `stores = tma` takes every store that fits.
 //!
-//! Declines when: the tile has not rank 2 or rows of whole 32 bytes, the tensor has more than five axes, the
+//! A bulk store writes whole units of 16 bytes: one that starts within a unit is an illegal instruction, and one that
+//! ends within it writes past the row (both found on an H200). So the first column must be a multiple of 16 bytes
+//! for certain, and the length of a row is one by its type, or the variant requires it of the tensor.
+//!
+//! Declines when: that is not so; the tile has not rank 2 or rows of whole 32 bytes, the tensor has more than five axes, the
 //! tile's last axis is not the tensor's, or the kernel loads the tensor or stores to it elsewhere as well.
 
 use super::{allocate_shared, exchange, wide_stores};
@@ -36,6 +40,7 @@ use flashc_ir::divisor::Divisors;
 use flashc_ir::layout::{Layout, WARPGROUP, acc_cols, acc_rows, box_rows};
 use flashc_ir::ops::Kind;
 use flashc_ir::target::Target;
+use flashc_ir::types::Dim;
 use flashc_ir::{Block, BufferType, Builder, Func, Op, Shared, Step, TileType, Type, ValueId};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -44,6 +49,8 @@ use std::fmt;
 const MAX_RANK: usize = 5;
 /// Bytes of a row from which on a copy pays.
 const LONG_ROW: i64 = 512;
+/// Bytes that a bulk store writes at once.
+const UNIT: i64 = 16;
 /// Rows of a slab end where 32 bytes do.
 const SECTOR: i64 = 32;
 
@@ -139,6 +146,9 @@ pub fn plan(func: &Func, target: &Target, stores: Stores) -> Plan {
         with.sites.push(site.clone());
         let bytes = shared(&with);
         let free = bytes <= have || roles;
+        if !whole_units(func, op, &mut divisors) {
+            continue;
+        }
         let worth = match (&site.from, stores) {
             (_, Stores::Tma) | (Source::Held(..), _) => true,
             (Source::Staged(b), _) => {
@@ -153,6 +163,18 @@ pub fn plan(func: &Func, target: &Target, stores: Stores) -> Plan {
         }
     }
     plan
+}
+
+/// Does a store begin at a multiple of 16 bytes, and can rows end at one?
+fn whole_units(func: &Func, op: &Op, divisors: &mut Divisors<'_>) -> bool {
+    let Some(tensor) = func.ty(op.operands[0]).as_tensor() else { return false };
+    let last = tensor.dims.len() - 1;
+    let whole = |elements: i64| elements * tensor.elem.bytes() % UNIT == 0;
+    let ends = match tensor.dims[last] {
+        Dim::Const(n) => whole(n),
+        Dim::Sym(_) => true,
+    };
+    ends && whole(divisors.of(op.operands[1 + last]))
 }
 
 /// The tile that a store writes.

@@ -86,6 +86,14 @@ impl Machine<'_> {
         if let Err(e) = mappable(tensor, axes[1]) {
             return stop(TrapKind::Tma, e);
         }
+        let unit = |elements: i64| elements * b.elem.bytes() % 16 != 0;
+        if unit(start[axes[1]]) || unit(tensor.shape[axes[1]]) {
+            let why = format!(
+                "a bulk store from column {} to rows of {} elements does not write whole units of 16 bytes",
+                start[axes[1]], tensor.shape[axes[1]]
+            );
+            return stop(TrapKind::Tma, why);
+        }
         let groups = (self.func.tile_warps().unwrap_or(WARPGROUP) / WARPGROUP).max(1);
         let split = wgm >= 1 && wgn >= 1 && rows % wgm == 0 && cols % wgn == 0;
         if !split || wgm * wgn != 1 && (wgm * wgn != groups || self.shared.role > 0) {
