@@ -7,7 +7,7 @@ use crate::overlap;
 use crate::scalar;
 use crate::signature::{Axis, Signature, visit};
 use crate::tensor_map::{TensorMapParams, aligned16, whole16};
-use flashc_ir::artifact::{Expr, HostValue, Param, Persistent, Requirement, Variant};
+use flashc_ir::artifact::{Expr, HostValue, Param, Persistent, Requirement, TensorMapSpec, Variant};
 use std::fmt;
 
 /// Programs along the first axis of a grid, and along the others.
@@ -381,7 +381,15 @@ fn fit(
             }
         }
     }
-    let map = |m| TensorMapParams::new(m, &tensors[m.tensor]).map_err(|p| explain(m.tensor, p));
+    for m in &v.tensor_maps {
+        // A bulk load reads what the map names, and a tensor without elements has nothing at its address.
+        // Stores to it are guarded.
+        if !sig.artifact.tensors[m.tensor].out && tensors[m.tensor].shape.contains(&0) {
+            return Err(format!("`{}`: it has no elements", sig.artifact.tensors[m.tensor].name));
+        }
+    }
+    let map =
+        |m: &TensorMapSpec| TensorMapParams::new(m, &tensors[m.tensor]).map_err(|p| explain(m.tensor, p));
     v.tensor_maps.iter().map(map).collect()
 }
 

@@ -220,7 +220,9 @@ fn empty_things() {
         l.pointers[i] = 0;
     }
     let plan = l.plan().unwrap();
-    assert_eq!((plan.empty, plan.variant), (false, 0));
+    // A bulk load has nothing to read from there.
+    assert_eq!((plan.empty, plan.variant), (false, 1));
+    assert_eq!(plan.rejected[0].reason, "`k`: it has no elements");
 }
 
 #[test]

@@ -72,7 +72,8 @@ pub(crate) struct Specialize {
     /// Give a generic parameter its value: D=128, T=bf16, CAUSAL=true (repeatable)
     #[arg(short, long = "set", value_name = "K=V", value_parser = pair)]
     pub set: Vec<(String, String)>,
-    /// Decide what passes leave to measurement: order=program (repeatable)
+    /// Decide what passes leave to measurement (repeatable): order=auto|halves|program,
+    /// schedule=auto|single, stores=auto|direct|tma
     #[arg(long = "choose", value_name = "K=V", value_parser = choice)]
     pub choose: Vec<(String, String)>,
     /// The GPU to compile for
@@ -233,7 +234,8 @@ pub(crate) struct Selftest {
     /// List the cases without running them
     #[arg(long)]
     pub list: bool,
-    /// Decide what passes leave to measurement: order=program (repeatable)
+    /// Decide what passes leave to measurement (repeatable): order=auto|halves|program,
+    /// schedule=auto|single, stores=auto|direct|tma
     #[arg(long = "choose", value_name = "K=V", value_parser = choice)]
     pub choose: Vec<(String, String)>,
 }
