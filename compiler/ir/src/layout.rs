@@ -19,7 +19,7 @@ pub const WARPGROUP: i64 = 4;
 /// Lanes that hold one row of an accumulator.
 pub const QUAD: i64 = 4;
 /// Adjacent columns of a thread in an accumulator.
-const ACC_RUN: i64 = 2;
+pub const ACC_RUN: i64 = 2;
 
 /// Which thread holds which element of a tile in which register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

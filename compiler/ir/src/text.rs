@@ -513,25 +513,24 @@ impl<'a> Reader<'a> {
         Ok(v)
     }
 
+    /// `wgm = 2, wgn = 1`
+    fn warpgroups(&mut self) -> Result<(i64, i64), TextError> {
+        self.field("wgm")?;
+        let wgm = self.int()?;
+        self.want(",")?;
+        self.field("wgn")?;
+        Ok((wgm, self.int()?))
+    }
+
     fn layout(&mut self) -> Result<Layout, TextError> {
         let l = if self.eat("#tile.acc<") {
-            self.field("wgm")?;
-            let wgm = self.int()?;
-            self.want(",")?;
-            self.field("wgn")?;
-            Layout::Acc { wgm, wgn: self.int()? }
+            let (wgm, wgn) = self.warpgroups()?;
+            Layout::Acc { wgm, wgn }
         } else if self.eat("#tile.acc_half<") {
-            self.field("wgm")?;
-            let wgm = self.int()?;
-            self.want(",")?;
-            self.field("wgn")?;
-            Layout::AccHalf { wgm, wgn: self.int()? }
+            let (wgm, wgn) = self.warpgroups()?;
+            Layout::AccHalf { wgm, wgn }
         } else if self.eat("#tile.acc_runs<") {
-            self.field("wgm")?;
-            let wgm = self.int()?;
-            self.want(",")?;
-            self.field("wgn")?;
-            let wgn = self.int()?;
+            let (wgm, wgn) = self.warpgroups()?;
             self.want(",")?;
             self.field("run")?;
             Layout::AccRuns { wgm, wgn, run: self.int()? }

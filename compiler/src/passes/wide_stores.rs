@@ -21,15 +21,13 @@
 //! multiple of a run. The variant for any strides skips this pass.
 
 use flashc_ir::divisor::Divisors;
-use flashc_ir::layout::{Layout, QUAD};
+use flashc_ir::layout::{ACC_RUN, Layout, QUAD};
 use flashc_ir::ops::Kind;
 use flashc_ir::{Builder, Func, Op, Step, Type, ValueId, shuffle};
 use std::fmt;
 
 /// Bytes of the widest access.
 const RUN_BYTES: i64 = 16;
-/// Adjacent columns that a thread of an accumulator has anyway.
-const ACC_RUN: i64 = 2;
 
 /// The stores that get wider.
 #[derive(Debug, Clone, Default, PartialEq)]
